@@ -1,0 +1,113 @@
+"""The metadata of one tier's fixed blocks: which are free, which are held, and by how many holders."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cache_core.errors import IntegrityError, OutOfBlocksError
+from cache_core.extents import FreeExtents
+
+FREE, FILLING, READY = 0, 1, 2  # states of a block; it only ever goes free -> filling -> ready -> free
+
+Blocks = NDArray[np.int32]
+
+
+class BlockPool:
+    """`num_blocks` blocks of `block_size` tokens each. Holds no bytes and decides nobody's eviction.
+
+    Not locked: whoever shares a pool between threads holds one lock around every call.
+    Every `blocks` argument is an int32 array of *distinct* block numbers.
+    """
+
+    def __init__(self, num_blocks: int, block_size: int) -> None:
+        if num_blocks < 1 or block_size < 1:
+            raise ValueError(f"a pool needs blocks and tokens in them, got {num_blocks} x {block_size}")
+        self.num_blocks = num_blocks
+        self.block_size = block_size
+        self.state = np.full(num_blocks, FREE, dtype=np.uint8)
+        self.refs = np.zeros(num_blocks, dtype=np.int32)
+        self._free = FreeExtents(0, num_blocks)
+        self._free_count = num_blocks
+
+    @property
+    def free_count(self) -> int:
+        """Blocks that nobody holds."""
+        return self._free_count
+
+    def fragmentation(self) -> float:
+        """1 - longest free run / free blocks: 0 when all free blocks are one run (or none is free)."""
+        return 1.0 - self._free.largest() / self._free_count if self._free_count else 0.0
+
+    def free_runs(self) -> list[tuple[int, int]]:
+        """The free blocks as (first block, blocks), in block order."""
+        return self._free.runs()
+
+    def allocate(self, n: int, after: int | None = None) -> Blocks:
+        """Take `n` free blocks, each with one holder and in state filling, in as few runs as possible.
+
+        Goes on right behind block `after` where that is free, then in the shortest single run that holds the rest,
+        then in the longest runs there are.
+
+        Raises:
+            OutOfBlocksError: fewer than `n` are free; nothing was taken.
+        """
+        if n > self._free_count:
+            raise OutOfBlocksError(n, self._free_count)
+        blocks = np.empty(n, dtype=np.int32)
+        done = 0
+        if after is not None and n:
+            done = self._free.take_at(after + 1, n)
+            blocks[:done] = np.arange(after + 1, after + 1 + done, dtype=np.int32)
+        while done < n:
+            start, taken = self._free.take_best(n - done)
+            blocks[done : done + taken] = np.arange(start, start + taken, dtype=np.int32)
+            done += taken
+        self._free_count -= n
+        self.state[blocks] = FILLING
+        self.refs[blocks] = 1
+        return blocks
+
+    def mark_ready(self, blocks: Blocks) -> None:
+        """The bytes of these filling blocks are whole now."""
+        if (self.state[blocks] != FILLING).any():
+            raise IntegrityError(f"only a filling block becomes ready: {self._odd(blocks, FILLING)}")
+        self.state[blocks] = READY
+
+    def retain(self, blocks: Blocks) -> None:
+        """One more holder for each of these blocks, which must have one already."""
+        if (self.refs[blocks] < 1).any():
+            raise IntegrityError(
+                f"a free block cannot be retained: {blocks[self.refs[blocks] < 1][:8].tolist()}"
+            )
+        self.refs[blocks] += 1
+
+    def release(self, blocks: Blocks) -> int:
+        """One holder less for each of these blocks; those without any become free. Says how many that were."""
+        if len(blocks) == 0:
+            return 0
+        ordered = np.sort(blocks)
+        if (ordered[1:] == ordered[:-1]).any():
+            raise IntegrityError("a release names each block once")
+        left = self.refs[ordered] - 1
+        if left.min() < 0:
+            raise IntegrityError(
+                f"double free, these blocks have no holder: {ordered[left < 0][:8].tolist()}"
+            )
+        self.refs[ordered] = left
+        freed = ordered[left == 0]
+        self.state[freed] = FREE
+        self._give_back(freed)
+        return len(freed)
+
+    def _give_back(self, freed: Blocks) -> None:
+        if len(freed) == 0:
+            return
+        breaks = np.flatnonzero(np.diff(freed) != 1) + 1
+        firsts = freed[np.concatenate(([0], breaks))].tolist()
+        lengths = np.diff(np.concatenate(([0], breaks, [len(freed)]))).tolist()
+        for first, length in zip(firsts, lengths, strict=True):
+            self._free.give(first, length)
+        self._free_count += len(freed)
+
+    def _odd(self, blocks: Blocks, expected: int) -> list[int]:
+        odd: list[int] = blocks[self.state[blocks] != expected][:8].tolist()
+        return odd

@@ -1,0 +1,82 @@
+"""The free blocks of one pool as runs (extents) that coalesce, found by place or by length."""
+
+from bisect import bisect_left, insort
+
+
+class FreeExtents:
+    """Disjoint, never adjacent runs of free blocks.
+
+    Every operation touches only the runs it changes. Lengths are looked up in a sorted list of *distinct* lengths,
+    of which there can be no more than sqrt(2 x blocks), since they add up to at most the number of blocks.
+    """
+
+    def __init__(self, start: int, length: int) -> None:
+        self._length_at: dict[int, int] = {}  # first block -> blocks in the run
+        self._start_of_end: dict[int, int] = {}  # one past the last block -> first block
+        self._starts_by_length: dict[
+            int, dict[int, None]
+        ] = {}  # insertion-ordered, so that runs are deterministic
+        self._lengths: list[int] = []  # sorted, distinct
+        if length:
+            self._insert(start, length)
+
+    def largest(self) -> int:
+        """Blocks in the longest run; 0 when nothing is free."""
+        return self._lengths[-1] if self._lengths else 0
+
+    def runs(self) -> list[tuple[int, int]]:
+        """All runs as (first block, blocks), in block order."""
+        return sorted(self._length_at.items())
+
+    def take_at(self, start: int, limit: int) -> int:
+        """Take up to `limit` blocks from the run that begins exactly at `start`; says how many it took."""
+        length = self._length_at.get(start, 0)
+        if length == 0:
+            return 0
+        taken = min(length, limit)
+        self._take_front(start, length, taken)
+        return taken
+
+    def take_best(self, limit: int) -> tuple[int, int]:
+        """Take the shortest run that holds `limit` blocks, or else the longest one whole: (first block, taken)."""
+        place = bisect_left(self._lengths, limit)
+        length = self._lengths[place] if place < len(self._lengths) else self._lengths[-1]
+        start = next(iter(self._starts_by_length[length]))
+        taken = min(length, limit)
+        self._take_front(start, length, taken)
+        return start, taken
+
+    def give(self, start: int, length: int) -> None:
+        """Put a run back and join it with the runs it touches."""
+        before = self._start_of_end.get(start)
+        if before is not None:
+            length += self._remove(before)
+            start = before
+        if start + length in self._length_at:
+            length += self._remove(start + length)
+        self._insert(start, length)
+
+    def _take_front(self, start: int, length: int, taken: int) -> None:
+        self._remove(start)
+        if taken < length:
+            self._insert(start + taken, length - taken)
+
+    def _insert(self, start: int, length: int) -> None:
+        self._length_at[start] = length
+        self._start_of_end[start + length] = start
+        starts = self._starts_by_length.get(length)
+        if starts is None:
+            self._starts_by_length[length] = {start: None}
+            insort(self._lengths, length)
+        else:
+            starts[start] = None
+
+    def _remove(self, start: int) -> int:
+        length = self._length_at.pop(start)
+        del self._start_of_end[start + length]
+        starts = self._starts_by_length[length]
+        del starts[start]
+        if not starts:
+            del self._starts_by_length[length]
+            del self._lengths[bisect_left(self._lengths, length)]
+        return length

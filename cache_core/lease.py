@@ -1,0 +1,144 @@
+"""What one request holds of the cache: a page table, and a pin on everything in it."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cache_core.block_pool import Blocks
+from cache_core.node import Node, Root
+from cache_core.tokens import Tokens
+
+if TYPE_CHECKING:
+    from cache_core.prefix_cache import PrefixCache
+
+
+class Lease:
+    """Made by `PrefixCache.acquire` and `fork`. No block of it is freed, moved or overwritten until its release.
+
+    One thread at a time uses a lease; different leases may be used by different threads. The arrays it hands out are
+    read-only views: `blocks` must be read again after `extend` and `commit`.
+    """
+
+    __slots__ = (
+        "_block_buffer",
+        "_cache",
+        "_token_buffer",
+        "announced",
+        "indexed",
+        "length",
+        "live",
+        "matched",
+        "node",
+        "num_blocks",
+        "ready",
+        "root",
+        "scope",
+        "wanted_length",
+    )
+
+    def __init__(
+        self, cache: "PrefixCache", root: Root, node: Node, tokens: Tokens, blocks: Blocks, matched: int
+    ) -> None:
+        self._cache = cache
+        self.scope = root.scope
+        self.root = root
+        self.node = node  # the deepest node this lease pins; ends at its `indexed` blocks
+        self.live = True
+        self.matched = matched  # tokens found ready when it was acquired
+        self.length = matched  # tokens the page table covers
+        self.ready = matched  # tokens whose KV is computed
+        self.indexed = len(blocks)  # leading blocks that belong to the index; those after them are its own
+        self.num_blocks = len(blocks)
+        self.wanted_length = len(tokens)  # tokens announced as its prompt
+        self.announced = False  # others may wait for what it computes
+        self._token_buffer = np.empty(len(tokens) + 64, dtype=np.int32)
+        self._token_buffer[: len(tokens)] = tokens
+        self._block_buffer = np.empty(len(blocks) + 16, dtype=np.int32)
+        self._block_buffer[: len(blocks)] = blocks
+
+    @property
+    def blocks(self) -> Blocks:
+        """Page table: int32 [ceil(length / block size)], shared blocks first, then its own."""
+        view = self._block_buffer[: self.num_blocks]
+        view.flags.writeable = False
+        return view
+
+    @property
+    def tokens(self) -> Tokens:
+        """int32 [length]: the tokens the page table covers."""
+        view = self._token_buffer[: self.length]
+        view.flags.writeable = False
+        return view
+
+    @property
+    def wanted(self) -> Tokens:
+        """int32 [wanted_length]: the prompt it was acquired for."""
+        return self._token_buffer[: self.wanted_length]
+
+    def extend(self, tokens: Tokens) -> None:
+        """Cover `tokens` (int32 [n]) behind those it covers now, in own blocks, evicting unleased ones as needed.
+
+        Raises:
+            OutOfBlocksError: there are not enough blocks; nothing was changed.
+            LeaseReleasedError: after its release.
+        """
+        self._cache._extend(self, tokens)
+
+    def commit(self, upto: int | None = None) -> None:
+        """The KV of the first `upto` tokens (None: all it covers) is computed: whole blocks become visible to others.
+
+        Where another lease was first with the same blocks, this one takes those over and frees its own.
+
+        Raises:
+            LeaseError: `upto` is more than it covers.
+            LeaseReleasedError: after its release.
+        """
+        self._cache._commit(self, upto)
+
+    def fork(self) -> "Lease":
+        """A second lease on the ready tokens: whole blocks are shared, a partial last one is copied at once.
+
+        Raises:
+            OutOfBlocksError: no block for the copy; nothing was changed.
+            LeaseReleasedError: after its release.
+        """
+        return self._cache._fork(self)
+
+    def abandon(self) -> None:
+        """Whoever waits for this lease's prompt should not: it will not be computed, or not soon."""
+        self._cache._abandon(self)
+
+    def release(self) -> None:
+        """Unpin everything; own blocks that were not committed are freed. A second call does nothing."""
+        self._cache._release(self)
+
+    def continues_wanted(self, tokens: Tokens) -> bool:
+        """Whether `tokens`, put behind the covered ones, are those of the announced prompt."""
+        announced = self._token_buffer[self.length : min(self.length + len(tokens), self.wanted_length)]
+        return bool((announced == tokens[: len(announced)]).all())
+
+    def put_tokens(self, tokens: Tokens) -> None:
+        """Write `tokens` behind the covered ones. For the cache alone."""
+        end = self.length + len(tokens)
+        self._token_buffer = _grown(self._token_buffer, max(self.length, self.wanted_length), end)
+        self._token_buffer[self.length : end] = tokens
+        self.length = end
+
+    def put_blocks(self, blocks: Blocks) -> None:
+        """Write `blocks` at the end of the page table. For the cache alone."""
+        end = self.num_blocks + len(blocks)
+        self._block_buffer = _grown(self._block_buffer, self.num_blocks, end)
+        self._block_buffer[self.num_blocks : end] = blocks
+        self.num_blocks = end
+
+    def own_blocks(self) -> Blocks:
+        """A writable view of the page table behind the indexed blocks. For the cache alone."""
+        return self._block_buffer[self.indexed : self.num_blocks]
+
+
+def _grown(buffer: "np.ndarray[tuple[int], np.dtype[np.int32]]", used: int, needed: int) -> Tokens:
+    if needed <= len(buffer):
+        return buffer
+    larger = np.empty(needed + needed // 2, dtype=np.int32)
+    larger[:used] = buffer[:used]
+    return larger

@@ -1,0 +1,296 @@
+"""The facade: one prefix cache over a block pool, a prefix index and an eviction policy."""
+
+from collections.abc import Callable
+from threading import Lock
+
+from cache_core.block_pool import BlockPool, Blocks
+from cache_core.errors import LeaseError, LeaseReleasedError, OutOfBlocksError
+from cache_core.eviction import EvictionPolicy, policy_named
+from cache_core.in_flight import InFlight, InFlightTable
+from cache_core.integrity import check
+from cache_core.lease import Lease
+from cache_core.node import Node
+from cache_core.prefix_index import PrefixIndex
+from cache_core.stats import CacheStats, Counters
+from cache_core.tokens import Tokens, as_tokens
+
+CopyBlocks = Callable[
+    [Blocks, Blocks], None
+]  # (from, to): copies whole blocks' bytes, called under the cache's lock
+
+
+class PrefixCache:
+    """Shares the KV of common prefixes between requests. Every method may be called from any thread.
+
+    Token arguments are int32 arrays [n]. `copy_blocks` moves the bytes when a fork copies a partial block; None where
+    there are no bytes.
+    """
+
+    def __init__(
+        self, pool: BlockPool, policy: str | EvictionPolicy = "lru", copy_blocks: CopyBlocks | None = None
+    ) -> None:
+        self.block_size = pool.block_size
+        self._pool = pool
+        self._policy = policy_named(policy) if isinstance(policy, str) else policy
+        self._copy_blocks = copy_blocks
+        self._index = PrefixIndex(pool.block_size)
+        self._in_flight = InFlightTable(pool.block_size)
+        self._leases: dict[Lease, None] = {}
+        self._lock = Lock()
+        self._now = 0  # logical clock: one tick a use
+        self._version = 0
+        self._counters = Counters()
+
+    @property
+    def version(self) -> int:
+        """Grows whenever the set of ready blocks changes; what `match` said holds as long as it does not."""
+        return self._version
+
+    def reusable(self, n: int) -> int:
+        """Tokens of an `n`-token prompt that may be reused: whole blocks, and never the last token."""
+        return max(n - 1, 0) // self.block_size * self.block_size
+
+    def match(self, tokens: Tokens, scope: str = "default") -> int:
+        """Leading tokens that are ready, in whole blocks; `acquire` takes at most `reusable(n)` of them.
+
+        Changes nothing, heat included.
+        """
+        tokens = as_tokens(tokens)
+        with self._lock:
+            return self._index.match(scope, tokens)
+
+    def acquire(self, tokens: Tokens, scope: str = "default") -> Lease:
+        """Pin the longest ready prefix of a prompt, at most `reusable(n)` tokens of it, and announce the rest.
+
+        `tokens` are copied. Never needs a free block.
+        """
+        tokens = as_tokens(tokens)
+        with self._lock:
+            root = self._index.root(scope)
+            node, matched = self._index.descend(root, tokens[: self.reusable(len(tokens))])
+            self._index.pin(node, self._tick())
+            lease = Lease(self, root, node, tokens, self._index.path_blocks(node), matched)
+            lease.announced = self._in_flight.announce(lease)
+            self._leases[lease] = None
+            self._counters.acquired(len(tokens), matched)
+            return lease
+
+    def computing(
+        self, tokens: Tokens, scope: str = "default", exclude: Lease | None = None
+    ) -> InFlight | None:
+        """The live lease that is about to compute most of this prefix beyond what is ready now; None: none is.
+
+        A request that finds one waits, holding no lease, until `owner.ready >= shared` or the owner is released or
+        has abandoned its prompt (`owner.announced` is false); then it acquires, and goes on from what is ready.
+        """
+        tokens = as_tokens(tokens)
+        with self._lock:
+            limit = self.reusable(len(tokens))
+            if not self._in_flight.may_share(tokens, scope):
+                return None
+            ready = self._index.match(scope, tokens[:limit])
+            return self._in_flight.best(tokens, scope, ready, limit, exclude)
+
+    def available(self) -> int:
+        """Blocks that could be allocated now: free or evictable."""
+        with self._lock:
+            return self._available()
+
+    def evict(self, n: int) -> int:
+        """Free up to `n` cached blocks that no lease pins, in the policy's order; says how many."""
+        with self._lock:
+            return self._evict(n)
+
+    def flush(self, scope: str | None = None) -> int:
+        """Forget every cached block that no lease pins, of one scope or all; says how many."""
+        with self._lock:
+            return self._forget(self._index.leaves(scope))
+
+    def purge(self, scope: str) -> int:
+        """Forget a scope for good: what leases pin is never matched again and goes when they do. Says how many
+        blocks were freed at once."""
+        with self._lock:
+            freed = self._forget(self._index.leaves(scope))
+            self._index.detach(scope)
+            self._in_flight.withdraw_scope(scope)
+            self._version += 1
+            return freed
+
+    def stats(self) -> CacheStats:
+        """Where the blocks are now, and what happened since the start."""
+        with self._lock:
+            return self._counters.snapshot(self._pool, self._index, len(self._leases))
+
+    def check_integrity(self) -> None:
+        """Prove that every block is in exactly one place and every count is right. Slow; for tests.
+
+        Raises:
+            IntegrityError: says what is wrong.
+        """
+        with self._lock:
+            check(self._pool, self._index, list(self._leases))
+
+    # What a lease does, here because it happens under the cache's lock.
+
+    def _extend(self, lease: Lease, tokens: Tokens) -> None:
+        tokens = as_tokens(tokens)
+        with self._lock:
+            self._require_live(lease)
+            needed = -(-(lease.length + len(tokens)) // self.block_size) - lease.num_blocks
+            if needed > 0:
+                last = int(lease.blocks[-1]) if lease.num_blocks else None
+                lease.put_blocks(self._allocate(needed, last))
+            if lease.announced and not lease.continues_wanted(tokens):
+                self._withdraw(lease)
+            lease.put_tokens(tokens)
+
+    def _commit(self, lease: Lease, upto: int | None) -> None:
+        with self._lock:
+            self._require_live(lease)
+            ready = lease.length if upto is None else upto
+            if ready > lease.length:
+                raise LeaseError(f"{ready} tokens cannot be ready, the lease covers {lease.length}")
+            if ready <= lease.ready:
+                return
+            whole = ready // self.block_size
+            if whole > lease.indexed:
+                self._index_blocks(lease, whole)
+            lease.ready = ready
+            if lease.announced and lease.ready > lease.wanted_length - self.block_size:
+                self._withdraw(lease)
+
+    def _index_blocks(self, lease: Lease, whole: int) -> None:
+        """Move the own blocks up to block `whole` into the index, or take over those that are there already."""
+        now = self._tick()
+        tokens = lease.tokens[lease.indexed * self.block_size : whole * self.block_size]
+        own = lease.own_blocks()[: whole - lease.indexed]
+        node, matched = self._index.descend(lease.node, tokens)
+        found = matched // self.block_size
+        if found:
+            duplicates = own[:found].copy()
+            own[:found] = self._index.path_blocks(node, above=lease.node)
+            self._pool.release(duplicates)
+            self._index.pin(node, now, above=lease.node)
+        if found < len(own):
+            self._pool.mark_ready(own[found:])
+            node = self._index.append(node, tokens[matched:], own[found:], now)
+            self._version += 1
+        lease.node = node
+        lease.indexed = whole
+
+    def _fork(self, lease: Lease) -> Lease:
+        with self._lock:
+            self._require_live(lease)
+            child = Lease(
+                self,
+                lease.root,
+                lease.node,
+                lease.tokens[: lease.ready],
+                lease.blocks[: lease.indexed],
+                lease.ready,
+            )
+            if lease.ready % self.block_size:
+                partial = lease.own_blocks()[:1]
+                copy = self._allocate(1, int(partial[0]))
+                self._copy(partial, copy)
+                child.put_blocks(copy)
+            self._index.pin(lease.node, self._tick())
+            self._leases[child] = None
+            return child
+
+    def _copy(self, source: Blocks, target: Blocks) -> None:
+        if self._copy_blocks is None:
+            return
+        try:
+            self._copy_blocks(source, target)
+        except BaseException:
+            self._pool.release(target)
+            raise
+
+    def _abandon(self, lease: Lease) -> None:
+        with self._lock:
+            self._require_live(lease)
+            self._withdraw(lease)
+
+    def _release(self, lease: Lease) -> None:
+        with self._lock:
+            if not lease.live:
+                return
+            lease.live = False
+            del self._leases[lease]
+            self._withdraw(lease)
+            self._pool.release(lease.own_blocks())
+            self._index.unpin(lease.node, self._tick())
+            if lease.root.detached:
+                self._forget([lease.node])
+            else:
+                self._settle(lease.node)
+            self._index.drop_if_empty(lease.root)
+
+    def _settle(self, node: Node) -> None:
+        """A path is less pinned than before: its end may be evicted, its chains may be joined."""
+        if node.evictable:
+            self._policy.offer(node)
+        self._index.merge_path(node)
+
+    # Room.
+
+    def _available(self) -> int:
+        return self._pool.free_count + self._index.unleased
+
+    def _allocate(self, n: int, after: int | None) -> Blocks:
+        short = n - self._pool.free_count
+        if short > 0:
+            if n > self._available():
+                raise OutOfBlocksError(n, self._available())
+            self._evict(short)
+        return self._pool.allocate(n, after)
+
+    def _evict(self, n: int) -> int:
+        freed = 0
+        while freed < n and (node := self._policy.victim()) is not None:
+            above = node.parent
+            freed += self._pool.release(self._index.trim(node, n - freed))
+            if node.evictable:
+                self._policy.offer(node)
+            elif above is not None:
+                self._removed_below(above)
+        self._count_evicted(freed)
+        return freed
+
+    def _forget(self, leaves: list[Node]) -> int:
+        """Remove evictable leaves, and what becomes a leaf by that."""
+        freed = 0
+        for leaf in leaves:
+            node = leaf
+            while node.evictable and node.parent is not None:
+                above = node.parent
+                freed += self._pool.release(self._index.trim(node, node.num_blocks))
+                node = above
+            self._removed_below(node)
+        self._count_evicted(freed)
+        return freed
+
+    def _removed_below(self, node: Node) -> None:
+        """A child of `node` is gone: it may be evictable now, joined with its last child, or an empty root."""
+        if node.evictable:
+            self._policy.offer(node)
+        self._index.removed_below(node)
+
+    def _count_evicted(self, freed: int) -> None:
+        if freed:
+            self._version += 1
+            self._counters.evicted += freed
+
+    def _withdraw(self, lease: Lease) -> None:
+        if lease.announced:
+            self._in_flight.withdraw(lease)
+            lease.announced = False
+
+    def _tick(self) -> int:
+        self._now += 1
+        return self._now
+
+    def _require_live(self, lease: Lease) -> None:
+        if not lease.live:
+            raise LeaseReleasedError("the lease was released")

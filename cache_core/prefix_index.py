@@ -1,0 +1,235 @@
+"""Radix tree from token ids to blocks, with a root for every scope.
+
+Labels are whole blocks, so trees split and match at block boundaries only. A label is at most `_MAX_LABEL` bytes
+long: splitting, growing and searching a node then cost the same for a prefix of any length.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from cache_core.block_pool import Blocks
+from cache_core.node import Node, Root
+from cache_core.tokens import TOKEN_BYTES, Tokens, as_bytes, common_prefix
+
+_MAX_LABEL = 1 << 16  # bytes
+_NO_BLOCKS = np.empty(0, dtype=np.int32)
+
+
+class PrefixIndex:
+    """Finds and grows prefixes. Touches no tensors, frees no block, reads no clock; not locked.
+
+    `blocks` and `unleased` count the blocks in all trees and those of them under no lease.
+    """
+
+    def __init__(self, block_size: int) -> None:
+        self._step = block_size * TOKEN_BYTES  # bytes of one block's label
+        self._roots: dict[str, Root] = {}
+        self._detached: set[Root] = set()
+        self.blocks = 0
+        self.unleased = 0
+
+    def root(self, scope: str) -> Root:
+        """The root of a scope, made where there is none."""
+        root = self._roots.get(scope)
+        if root is None:
+            root = self._roots[scope] = Root(scope)
+        return root
+
+    def roots(self) -> list[Root]:
+        """Every root, those of purged scopes that leases still hold included."""
+        return [*self._roots.values(), *self._detached]
+
+    def match(self, scope: str, tokens: Tokens) -> int:
+        """Leading tokens of `tokens` that are indexed, in whole blocks. Changes nothing."""
+        root = self._roots.get(scope)
+        if root is None:
+            return 0
+        _, matched, _, inside = self._walk(root, tokens)
+        return (matched + inside) // TOKEN_BYTES
+
+    def descend(self, node: Node, tokens: Tokens) -> tuple[Node, int]:
+        """Follow `tokens` from `node` as far as they are indexed, splitting an edge where they leave it.
+
+        Returns the node that ends exactly there, and how many tokens below `node` that is.
+        """
+        node, matched, child, inside = self._walk(node, tokens)
+        if child is not None and inside:
+            node = self._split(child, inside)
+        return node, (matched + inside) // TOKEN_BYTES
+
+    def append(self, node: Node, tokens: Tokens, blocks: Blocks, now: int) -> Node:
+        """Put `tokens` (whole blocks that no child of `node` begins with) below `node`, pinned by one lease.
+
+        `node` must be pinned by that lease already. Returns the node that ends them.
+        """
+        label, ids = tokens.tobytes(), blocks.tobytes()
+        self.blocks += len(blocks)
+        if self._can_grow(node, len(label)):
+            node.label += label
+            node.blocks += ids
+            node.last_access = now
+            return node
+        piece = max(_MAX_LABEL // self._step, 1)  # blocks in one node
+        for first in range(0, len(blocks), piece):
+            last = first + piece
+            child = Node(node, label[first * self._step : last * self._step], ids[first * 4 : last * 4], now)
+            child.leases = 1
+            self._adopt(node, child)
+            node = child
+        return node
+
+    def path_blocks(self, node: Node, above: Node | None = None) -> Blocks:
+        """Block numbers from below `above` (the root, where None) down to the end of `node`."""
+        parts: list[bytes] = []
+        step: Node | None = node
+        while step is not above and step is not None:
+            parts.append(step.blocks)
+            step = step.parent
+        parts.reverse()
+        return np.frombuffer(b"".join(parts), dtype=np.int32)
+
+    def pin(self, node: Node, now: int, above: Node | None = None) -> None:
+        """One lease more on every node from `node` up to, not including, `above` (all, where None)."""
+        step: Node | None = node
+        while step is not above and step is not None:
+            if step.leases == 0:
+                self.unleased -= step.num_blocks
+            step.leases += 1
+            step.last_access = now
+            step = step.parent
+
+    def unpin(self, node: Node, now: int) -> None:
+        """One lease less on every node from `node` up to its root."""
+        step: Node | None = node
+        while step is not None:
+            step.leases -= 1
+            if step.leases == 0:
+                self.unleased += step.num_blocks
+            step.last_access = now
+            step = step.parent
+
+    def trim(self, node: Node, n: int) -> Blocks:
+        """Take up to `n` blocks off the end of an evictable leaf; an emptied leaf leaves the tree."""
+        assert node.evictable, "only an unleased leaf is trimmed"  # noqa: S101
+        kept = max(node.num_blocks - n, 0)
+        taken = node.block_ids()[kept:]
+        self.blocks -= len(taken)
+        self.unleased -= len(taken)
+        if kept:
+            node.label = node.label[: kept * self._step]
+            node.blocks = node.blocks[: kept * 4]
+        else:
+            self._remove(node)
+        return taken
+
+    def merge(self, node: Node) -> Node:
+        """Join `node` with an only child where nobody could tell the difference; returns the joined node.
+
+        Nobody can where the same leases pin both (the counts are equal, since a lease pins its whole path) and both
+        were used last at the same time, so that eviction order stays exact. The child keeps its identity, because
+        leases end at it.
+        """
+        if node.parent is None or not node.children or len(node.children) != 1:
+            return node
+        child = next(iter(node.children.values()))
+        fits = len(node.label) + len(child.label) <= _MAX_LABEL
+        if not fits or child.leases != node.leases or child.last_access != node.last_access:
+            return node
+        child.label = node.label + child.label
+        child.blocks = node.blocks + child.blocks
+        child.parent = node.parent
+        self._adopt(node.parent, child)
+        node.parent = node.children = None
+        return child
+
+    def merge_path(self, node: Node) -> None:
+        """Merge chains from `node` up to its root."""
+        step = node.parent
+        while step is not None:
+            step = self.merge(step).parent
+
+    def removed_below(self, node: Node) -> None:
+        """A child of `node` left: `node` may be mergeable with the last one, or an empty root."""
+        if isinstance(node, Root):
+            self.drop_if_empty(node)
+        else:
+            self.merge(node)
+
+    def leaves(self, scope: str | None = None) -> list[Node]:
+        """The unleased leaves of one scope, or of all."""
+        roots = self._roots.values() if scope is None else filter(None, [self._roots.get(scope)])
+        return [node for root in roots for node in nodes_below(root) if node.evictable]
+
+    def detach(self, scope: str) -> Root | None:
+        """Make a scope's prefixes unreachable for new matches; leases keep what they pin."""
+        root = self._roots.pop(scope, None)
+        if root is not None and root.leases:
+            root.detached = True
+            self._detached.add(root)
+        return root
+
+    def drop_if_empty(self, root: Root) -> None:
+        """Forget a root that has neither leases nor prefixes."""
+        if root.leases or root.children:
+            return
+        if root.detached:
+            self._detached.discard(root)
+        else:
+            self._roots.pop(root.scope, None)
+
+    def _can_grow(self, node: Node, more: int) -> bool:
+        only_ours = node.leases == 1 and not node.children
+        return node.parent is not None and only_ours and len(node.label) + more <= _MAX_LABEL
+
+    def _walk(self, node: Node, tokens: Tokens) -> tuple[Node, int, Node | None, int]:
+        """(deepest node matched whole, bytes to there, child that `tokens` go on into, bytes matched inside it)."""
+        query, step = as_bytes(tokens), self._step
+        start, end = 0, len(query)
+        while end - start >= step and node.children:
+            child = node.children.get(query[start : start + step].tobytes())
+            if child is None:
+                break
+            stop = start + len(child.label)
+            # one memcmp; `==` between bytes and a memoryview would compare item by item
+            if stop <= end and child.label.startswith(query[start:stop]):
+                node, start = child, stop
+                continue
+            shared = common_prefix(child.tokens(), tokens[start // TOKEN_BYTES :]) * TOKEN_BYTES
+            return node, start, child, shared // step * step
+        return node, start, None, 0
+
+    def _split(self, node: Node, at: int) -> Node:
+        """Cut an edge `at` bytes into its label. The new upper part inherits leases and heat; `node` is the lower
+        part, because the leases that end at it end where it ends."""
+        ids = at // self._step * 4
+        assert node.parent is not None, "a root has no label to split"  # noqa: S101
+        upper = Node(node.parent, node.label[:at], node.blocks[:ids], node.last_access)
+        upper.leases = node.leases
+        self._adopt(node.parent, upper)
+        node.label, node.blocks, node.parent = node.label[at:], node.blocks[ids:], upper
+        self._adopt(upper, node)
+        return upper
+
+    def _adopt(self, parent: Node, child: Node) -> None:
+        if parent.children is None:
+            parent.children = {}
+        parent.children[child.label[: self._step]] = child
+
+    def _remove(self, node: Node) -> None:
+        parent = node.parent
+        assert parent is not None and parent.children is not None, "a node is its parent's child"  # noqa: S101, PT018
+        del parent.children[node.label[: self._step]]
+        if not parent.children:
+            parent.children = None
+        node.parent = None
+
+
+def nodes_below(root: Node) -> Iterator[Node]:
+    """Every node of a tree but its root, parents first."""
+    stack = list(root.children.values()) if root.children else []
+    while stack:
+        node = stack.pop()
+        yield node
+        if node.children:
+            stack.extend(node.children.values())

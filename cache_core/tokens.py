@@ -1,0 +1,31 @@
+"""Token ids as flat int32 arrays, and how they are compared."""
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Tokens = NDArray[np.int32]
+TOKEN_BYTES = 4
+_CHUNK = 16_384  # tokens compared at once, so that an early difference ends a long compare early
+
+
+def as_tokens(tokens: ArrayLike) -> Tokens:
+    """`tokens` as one contiguous int32 array [n]; no copy where it is one already."""
+    array = np.ascontiguousarray(tokens, dtype=np.int32)
+    return array if array.ndim == 1 else array.reshape(-1)
+
+
+def as_bytes(tokens: Tokens) -> memoryview:
+    """The bytes of a contiguous token array, without a copy."""
+    return tokens.view(np.uint8).data
+
+
+def common_prefix(a: Tokens, b: Tokens) -> int:
+    """How many leading tokens `a` and `b` have in common."""
+    limit = min(len(a), len(b))
+    for start in range(0, limit, _CHUNK):
+        stop = min(start + _CHUNK, limit)
+        differs = a[start:stop] != b[start:stop]
+        first = int(differs.argmax())
+        if differs[first]:
+            return start + first
+    return limit
