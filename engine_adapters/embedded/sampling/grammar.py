@@ -1,0 +1,189 @@
+"""Grammars for constrained generation: schemas compiled once, one cheap matcher a sequence."""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import numpy as np
+from llguidance import LLMatcher, LLParserLimits, LLTokenizer
+from numpy.typing import NDArray
+from tokenizers import Tokenizer
+
+from engine_adapters.base import GrammarSpec
+from engine_adapters.embedded.sampling.errors import GrammarError
+from engine_adapters.embedded.sampling.schema_guard import check_embedded_schemas, check_schema, on_deep_stack
+from engine_adapters.errors import InvalidRequestError
+
+SCHEMA_PARAM = "response_format.json_schema.schema"
+
+# Between two JSON tokens: nothing, one blank, or one line break and its indentation. Never an endless run.
+WHITESPACE = r"\x20|\n\x20{0,16}|\n\t{0,8}"
+
+_ANY_OBJECT = '{"type":"object"}'
+_CACHED = 128  # compiled grammars kept
+
+
+class GrammarMatcher:
+    """Where one sequence stands in its grammar. Owned by the engine thread."""
+
+    __slots__ = ("_machine", "_words")
+
+    def __init__(self, machine: LLMatcher, words: int) -> None:
+        self._machine = machine
+        self._words = words  # 32-bit words of one mask
+
+    @property
+    def finished(self) -> bool:
+        """True once nothing more may come, or the end token has come."""
+        return bool(self._machine.is_stopped()) and not self._machine.is_error()
+
+    @property
+    def accepting(self) -> bool:
+        """Whether the text so far is complete, so that the end token is allowed."""
+        return bool(self._machine.is_accepting())
+
+    def mask(self) -> NDArray[np.uint8]:
+        """Which tokens may come next: bit i (little end first) of shape [bytes] belongs to token i.
+
+        Raises:
+            GrammarError: the grammar's machine gave up, for example at one of its limits.
+        """
+        words = np.zeros(self._words, np.uint32)
+        try:
+            self._machine.unsafe_compute_mask_ptr(words.ctypes.data, words.nbytes)
+        except (ValueError, RuntimeError) as error:
+            raise GrammarError(f"the grammar gave no mask: {error}") from error
+        self._check()
+        return words.view(np.uint8)
+
+    def accept(self, token_id: int) -> None:
+        """Move on by one token.
+
+        Raises:
+            GrammarError: the grammar does not allow it here.
+        """
+        if not self._machine.consume_token(token_id):
+            raise GrammarError(f"token {token_id} does not fit the grammar: {self._machine.get_error()}")
+
+    def _check(self) -> None:
+        if self._machine.is_error():
+            raise GrammarError(f"the grammar failed: {self._machine.get_error()}")
+
+
+class GrammarCompiler:
+    """Turns schemas and Lark grammars into matchers for one tokenizer. Thread-safe; the GIL is free."""
+
+    def __init__(
+        self, tokenizer: Tokenizer | Path | str, vocab_size: int, eos_token_ids: Iterable[int]
+    ) -> None:
+        """Cheap: the tokenizer is read when the first grammar is compiled.
+
+        `tokenizer`: the object or the path of its tokenizer.json. `vocab_size`: the logits' width, which may
+        differ from the tokenizer's. `eos_token_ids`: what ends a text, all of them.
+        """
+        self._source = tokenizer
+        self._vocab_size = vocab_size
+        self._eos = list(eos_token_ids)
+        self._limits = LLParserLimits(verbose_errors=False)
+        self._cache: OrderedDict[str, LLMatcher] = OrderedDict()
+        self._lock = threading.Lock()  # for the cache
+        self._tokenizer: LLTokenizer | None = None
+        self._tokenizer_lock = threading.Lock()
+
+    def compile(self, spec: GrammarSpec, param: str = SCHEMA_PARAM) -> GrammarMatcher:
+        """A new matcher for `spec`, at its start. Properties come in the schema's order.
+
+        Raises:
+            InvalidRequestError: the schema is not one, or uses what cannot be enforced; names `param`.
+        """
+        schema = _ANY_OBJECT if spec.kind == "json_object" else spec.schema
+        if schema is None:
+            raise InvalidRequestError("the schema is missing", param=param)
+        return self._matcher("schema:" + schema, lambda: self._from_schema(schema, param))
+
+    def compile_lark(self, text: str, param: str = "tools") -> GrammarMatcher:
+        """A new matcher for a grammar in llguidance's Lark dialect, at its start.
+
+        Raises:
+            InvalidRequestError: the grammar, or a schema in it, cannot be compiled; names `param`.
+        """
+        return self._matcher("lark:" + text, lambda: self._from_lark(text, param))
+
+    def _matcher(self, key: str, build: Callable[[], LLMatcher]) -> GrammarMatcher:
+        with self._lock:
+            machine = self._cache.get(key)
+            if machine is not None:
+                self._cache.move_to_end(key)
+        if machine is None:
+            machine = build()
+            with self._lock:
+                self._cache[key] = machine
+                while len(self._cache) > _CACHED:
+                    self._cache.popitem(last=False)
+        tokens = self._load_tokenizer().vocab_size
+        return GrammarMatcher(machine.deep_copy(), (tokens + 31) // 32)
+
+    def _from_schema(self, schema: str, param: str) -> LLMatcher:
+        check_schema(schema, param)
+        machine = self._build(lambda: _schema_grammar(schema, lenient=False), param)
+        if machine.is_error():
+            return self._without_formats(schema, param, machine.get_error())
+        return machine
+
+    def _without_formats(self, schema: str, param: str, reason: str) -> LLMatcher:
+        """An unknown format is an annotation (JSON Schema 2020-12, 7.2.1); nothing else may be ignored."""
+        machine = self._build(lambda: _schema_grammar(schema, lenient=True), param)
+        ignored = machine.get_grammar_warnings()
+        if machine.is_error() or not all(warning.startswith("Unknown format") for warning in ignored):
+            raise InvalidRequestError(f"the schema cannot be enforced: {reason}", param=param)
+        return machine
+
+    def _from_lark(self, text: str, param: str) -> LLMatcher:
+        check_embedded_schemas(text, param)
+        machine = self._build(lambda: LLMatcher.grammar_from_lark(text), param)
+        if machine.is_error():
+            raise InvalidRequestError(f"the grammar cannot be compiled: {machine.get_error()}", param=param)
+        return machine
+
+    def _build(self, grammar: Callable[[], str], param: str) -> LLMatcher:
+        tokenizer = self._load_tokenizer()
+
+        def build() -> LLMatcher:
+            machine = LLMatcher(tokenizer, grammar(), log_level=0, limits=self._limits)
+            if not machine.is_error():
+                machine.compute_bitmask()  # the first mask is the dearest; every copy inherits what it built
+            return machine
+
+        try:
+            return on_deep_stack(build)
+        except ValueError as error:
+            raise InvalidRequestError(f"the schema cannot be compiled: {error}", param=param) from error
+
+    def _load_tokenizer(self) -> LLTokenizer:
+        with self._tokenizer_lock:
+            if self._tokenizer is None:
+                self._tokenizer = self._read_tokenizer()
+            return self._tokenizer
+
+    def _read_tokenizer(self) -> LLTokenizer:
+        text = _tokenizer_text(self._source)
+        try:
+            return LLTokenizer(text, n_vocab=self._vocab_size, eos_token=self._eos)
+        except ValueError as error:
+            message = f"this model's tokenizer cannot be constrained by a grammar: {error}"
+            raise InvalidRequestError(message, param="response_format") from error
+
+
+def _tokenizer_text(source: Tokenizer | Path | str) -> str:
+    text = Path(source).read_text("utf-8") if isinstance(source, Path | str) else source.to_str()
+    plain = Tokenizer.from_str(text)
+    plain.no_padding()
+    plain.no_truncation()
+    return plain.to_str()
+
+
+def _schema_grammar(schema: str, *, lenient: bool) -> str:
+    # Overrides win over an "x-guidance" key, by which a client could loosen them.
+    options = {"whitespace_pattern": WHITESPACE, "whitespace_flexible": True, "lenient": lenient}
+    return str(LLMatcher.grammar_from_json_schema(schema, overrides=options))
