@@ -44,8 +44,8 @@ class BlockPool:
     def allocate(self, n: int, after: int | None = None) -> Blocks:
         """Take `n` free blocks, each with one holder and in state filling, in as few runs as possible.
 
-        Goes on right behind block `after` where that is free, then in the shortest single run that holds the rest,
-        then in the longest runs there are.
+        Goes on right behind block `after` where that is free, then in the shortest single run that holds the
+        rest, then in the longest runs there are.
 
         Raises:
             OutOfBlocksError: fewer than `n` are free; nothing was taken.
@@ -81,7 +81,7 @@ class BlockPool:
         self.refs[blocks] += 1
 
     def release(self, blocks: Blocks) -> int:
-        """One holder less for each of these blocks; those without any become free. Says how many that were."""
+        """One holder less for each of these blocks; says how many had no other and are free now."""
         if len(blocks) == 0:
             return 0
         ordered = np.sort(blocks)

@@ -12,8 +12,8 @@ from cache_core.node import Node
 class EvictionPolicy(ABC):
     """Orders victims, leaf-first. Never frees a block, never changes a node but its `queued` mark.
 
-    Called under the cache's lock. Nodes go in and out of evictability all the time, so a policy may hold entries of
-    nodes that are leased, no leaf or gone by now; `victim` must pass over them.
+    Called under the cache's lock. Nodes go in and out of evictability all the time, so a policy may hold
+    entries of nodes that are leased, no leaf or gone by now; `victim` must pass over them.
     """
 
     @abstractmethod
@@ -22,15 +22,17 @@ class EvictionPolicy(ABC):
 
     @abstractmethod
     def victim(self) -> Node | None:
-        """The evictable node to shrink next, taken out of the queue (whoever leaves a rest of it offers it again);
-        None where nothing is evictable."""
+        """The evictable node to shrink next, from its end; None where nothing is evictable.
+
+        It leaves the queue: whoever leaves a rest of it offers it again.
+        """
 
 
 class LRU(EvictionPolicy):
     """The leaf that was used longest ago goes first.
 
-    A heap whose keys may be older than the nodes' last access: a key is put right only when it comes to the top, so
-    using a node costs nothing.
+    A heap whose keys may be older than the nodes' last access: a key is put right only when it comes to the
+    top, so using a node costs nothing.
     """
 
     def __init__(self) -> None:

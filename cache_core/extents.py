@@ -6,8 +6,8 @@ from bisect import bisect_left, insort
 class FreeExtents:
     """Disjoint, never adjacent runs of free blocks.
 
-    Every operation touches only the runs it changes. Lengths are looked up in a sorted list of *distinct* lengths,
-    of which there can be no more than sqrt(2 x blocks), since they add up to at most the number of blocks.
+    Every operation touches only the runs it changes. Lengths are looked up in a sorted list of *distinct*
+    lengths, of which there are at most sqrt(2 x blocks), since together they are no longer than the pool.
     """
 
     def __init__(self, start: int, length: int) -> None:
@@ -38,7 +38,7 @@ class FreeExtents:
         return taken
 
     def take_best(self, limit: int) -> tuple[int, int]:
-        """Take the shortest run that holds `limit` blocks, or else the longest one whole: (first block, taken)."""
+        """Take from the shortest run that holds `limit`, or the longest one whole: (first block, taken)."""
         place = bisect_left(self._lengths, limit)
         length = self._lengths[place] if place < len(self._lengths) else self._lengths[-1]
         start = next(iter(self._starts_by_length[length]))

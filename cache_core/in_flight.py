@@ -27,7 +27,7 @@ class InFlightTable:
         self._owners: dict[tuple[str, bytes], dict[Lease, None]] = {}
 
     def announce(self, lease: Lease) -> bool:
-        """`lease` is going to compute its wanted prompt; False where no whole block of that is left to compute."""
+        """`lease` is going to compute its wanted prompt; False where no whole block of that is left."""
         if lease.wanted_length - lease.ready < self._block:
             return False
         self._owners.setdefault(self._key(lease.scope, lease.wanted), {})[lease] = None

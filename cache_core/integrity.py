@@ -89,11 +89,9 @@ def _check_counts(
         index.blocks == cached + leased,
         f"{index.blocks} blocks are counted as indexed, {cached + leased} are",
     )
-    total = pool.free_count + filling + cached + leased
-    _require(
-        total == pool.num_blocks,
-        f"free {pool.free_count} + filling {filling} + cached {cached} + leased {leased} != {pool.num_blocks}",
-    )
+    free, total = pool.free_count, pool.num_blocks
+    adds_up = free + filling + cached + leased == total
+    _require(adds_up, f"free {free} + filling {filling} + cached {cached} + leased {leased} is not {total}")
 
 
 def _check_lease(lease: Lease, block_size: int) -> None:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cache_core.block_pool import Blocks
+from cache_core.errors import LeaseReleasedError
 from cache_core.node import Node, Root
 from cache_core.tokens import Tokens
 
@@ -12,11 +13,15 @@ if TYPE_CHECKING:
     from cache_core.prefix_cache import PrefixCache
 
 
-class Lease:
-    """Made by `PrefixCache.acquire` and `fork`. No block of it is freed, moved or overwritten until its release.
+_NOTHING = np.empty(0, dtype=np.int32)
 
-    One thread at a time uses a lease; different leases may be used by different threads. The arrays it hands out are
-    read-only views: `blocks` must be read again after `extend` and `commit`.
+
+class Lease:
+    """Made by `PrefixCache.acquire` and `fork`. Its blocks are not freed, moved or overwritten while it lives.
+
+    One thread at a time uses a lease; different leases may be used by different threads. The arrays it hands
+    out are read-only views: `blocks` must be read again after `extend` and `commit`. The counts stay readable
+    after its release, so that whoever waited for it can see how far it came.
     """
 
     __slots__ = (
@@ -59,6 +64,7 @@ class Lease:
     @property
     def blocks(self) -> Blocks:
         """Page table: int32 [ceil(length / block size)], shared blocks first, then its own."""
+        self._require_live()
         view = self._block_buffer[: self.num_blocks]
         view.flags.writeable = False
         return view
@@ -66,6 +72,7 @@ class Lease:
     @property
     def tokens(self) -> Tokens:
         """int32 [length]: the tokens the page table covers."""
+        self._require_live()
         view = self._token_buffer[: self.length]
         view.flags.writeable = False
         return view
@@ -76,7 +83,7 @@ class Lease:
         return self._token_buffer[: self.wanted_length]
 
     def extend(self, tokens: Tokens) -> None:
-        """Cover `tokens` (int32 [n]) behind those it covers now, in own blocks, evicting unleased ones as needed.
+        """Cover `tokens` (int32 [n]) behind those it covers now, in own blocks, evicting as needed.
 
         Raises:
             OutOfBlocksError: there are not enough blocks; nothing was changed.
@@ -85,9 +92,10 @@ class Lease:
         self._cache._extend(self, tokens)
 
     def commit(self, upto: int | None = None) -> None:
-        """The KV of the first `upto` tokens (None: all it covers) is computed: whole blocks become visible to others.
+        """The KV of the first `upto` tokens (None: all it covers) is computed: others may share it now.
 
-        Where another lease was first with the same blocks, this one takes those over and frees its own.
+        Where another lease was first with the same blocks, this one takes those over and frees its own. A
+        lease that is further already stays where it is.
 
         Raises:
             LeaseError: `upto` is more than it covers.
@@ -112,8 +120,13 @@ class Lease:
         """Unpin everything; own blocks that were not committed are freed. A second call does nothing."""
         self._cache._release(self)
 
+    def close(self) -> None:
+        """End its life and let go of its arrays. For the cache alone."""
+        self.live = False
+        self._token_buffer = self._block_buffer = _NOTHING
+
     def continues_wanted(self, tokens: Tokens) -> bool:
-        """Whether `tokens`, put behind the covered ones, are those of the announced prompt."""
+        """Whether `tokens` go on as the announced prompt does. For the cache alone."""
         announced = self._token_buffer[self.length : min(self.length + len(tokens), self.wanted_length)]
         return bool((announced == tokens[: len(announced)]).all())
 
@@ -135,8 +148,12 @@ class Lease:
         """A writable view of the page table behind the indexed blocks. For the cache alone."""
         return self._block_buffer[self.indexed : self.num_blocks]
 
+    def _require_live(self) -> None:
+        if not self.live:
+            raise LeaseReleasedError("the lease was released")
 
-def _grown(buffer: "np.ndarray[tuple[int], np.dtype[np.int32]]", used: int, needed: int) -> Tokens:
+
+def _grown(buffer: Tokens, used: int, needed: int) -> Tokens:
     if needed <= len(buffer):
         return buffer
     larger = np.empty(needed + needed // 2, dtype=np.int32)

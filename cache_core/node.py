@@ -9,8 +9,8 @@ from cache_core.tokens import Tokens
 class Node:
     """An edge of the prefix index with the node at its end.
 
-    Label and block numbers are held as the bytes of int32 arrays: that is the smallest form Python has, compares
-    and joins at memory speed, is immutable, and numpy views it without a copy.
+    Label and block numbers are held as the bytes of int32 arrays: that is the smallest form Python has, it
+    compares and joins at memory speed, is immutable, and numpy views it without a copy.
     """
 
     __slots__ = ("blocks", "children", "label", "last_access", "leases", "parent", "queued")
@@ -21,7 +21,7 @@ class Node:
         self.blocks = blocks  # int32 block numbers
         self.children: dict[bytes, Node] | None = None  # by the bytes of their first block; None: a leaf
         self.leases = 0  # leases that pin this node; never less than any child's
-        self.last_access = now  # logical clock; never less than any child's
+        self.last_access = now  # logical clock; never less than an unleased child's
         self.queued = False  # the eviction policy holds an entry for this node
 
     @property

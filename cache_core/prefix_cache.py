@@ -22,8 +22,8 @@ CopyBlocks = Callable[
 class PrefixCache:
     """Shares the KV of common prefixes between requests. Every method may be called from any thread.
 
-    Token arguments are int32 arrays [n]. `copy_blocks` moves the bytes when a fork copies a partial block; None where
-    there are no bytes.
+    Token arguments are int32 arrays [n]. `copy_blocks` copies the bytes when a fork needs a partial block of
+    its own; None where there are no bytes. It is called under the cache's lock and must not call the cache.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class PrefixCache:
             return self._index.match(scope, tokens)
 
     def acquire(self, tokens: Tokens, scope: str = "default") -> Lease:
-        """Pin the longest ready prefix of a prompt, at most `reusable(n)` tokens of it, and announce the rest.
+        """Pin the longest ready prefix of a prompt, at most `reusable(n)` tokens, and announce the rest.
 
         `tokens` are copied. Never needs a free block.
         """
@@ -78,10 +78,10 @@ class PrefixCache:
     def computing(
         self, tokens: Tokens, scope: str = "default", exclude: Lease | None = None
     ) -> InFlight | None:
-        """The live lease that is about to compute most of this prefix beyond what is ready now; None: none is.
+        """The live lease that is about to compute most of this prefix beyond what is ready; None: none is.
 
-        A request that finds one waits, holding no lease, until `owner.ready >= shared` or the owner is released or
-        has abandoned its prompt (`owner.announced` is false); then it acquires, and goes on from what is ready.
+        A request that finds one waits, holding no lease, until `owner.ready >= shared` or `owner.announced`
+        is false (it is done, released or abandoned); then it acquires, and goes on from what is ready.
         """
         tokens = as_tokens(tokens)
         with self._lock:
@@ -107,8 +107,10 @@ class PrefixCache:
             return self._forget(self._index.leaves(scope))
 
     def purge(self, scope: str) -> int:
-        """Forget a scope for good: what leases pin is never matched again and goes when they do. Says how many
-        blocks were freed at once."""
+        """Forget a scope for good; says how many blocks were freed at once.
+
+        What leases pin is never matched again and is freed when they are released.
+        """
         with self._lock:
             freed = self._forget(self._index.leaves(scope))
             self._index.detach(scope)
@@ -160,7 +162,7 @@ class PrefixCache:
                 self._withdraw(lease)
 
     def _index_blocks(self, lease: Lease, whole: int) -> None:
-        """Move the own blocks up to block `whole` into the index, or take over those that are there already."""
+        """Move the own blocks up to block `whole` into the index, or take over those that are there."""
         now = self._tick()
         tokens = lease.tokens[lease.indexed * self.block_size : whole * self.block_size]
         own = lease.own_blocks()[: whole - lease.indexed]
@@ -216,10 +218,10 @@ class PrefixCache:
         with self._lock:
             if not lease.live:
                 return
-            lease.live = False
             del self._leases[lease]
             self._withdraw(lease)
             self._pool.release(lease.own_blocks())
+            lease.close()
             self._index.unpin(lease.node, self._tick())
             if lease.root.detached:
                 self._forget([lease.node])
@@ -272,7 +274,7 @@ class PrefixCache:
         return freed
 
     def _removed_below(self, node: Node) -> None:
-        """A child of `node` is gone: it may be evictable now, joined with its last child, or an empty root."""
+        """A child of `node` is gone: it may be evictable now, or joined with its last child."""
         if node.evictable:
             self._policy.offer(node)
         self._index.removed_below(node)

@@ -1,7 +1,7 @@
 """Radix tree from token ids to blocks, with a root for every scope.
 
-Labels are whole blocks, so trees split and match at block boundaries only. A label is at most `_MAX_LABEL` bytes
-long: splitting, growing and searching a node then cost the same for a prefix of any length.
+Labels are whole blocks, so trees split and match at block boundaries only. The length of a label is bounded,
+so that splitting, growing and searching a node cost the same however long the prefix is.
 """
 
 from collections.abc import Iterator
@@ -9,11 +9,12 @@ from collections.abc import Iterator
 import numpy as np
 
 from cache_core.block_pool import Blocks
+from cache_core.errors import IntegrityError
 from cache_core.node import Node, Root
 from cache_core.tokens import TOKEN_BYTES, Tokens, as_bytes, common_prefix
 
-_MAX_LABEL = 1 << 16  # bytes
-_NO_BLOCKS = np.empty(0, dtype=np.int32)
+_MAX_LABEL = 1 << 16  # bytes in one label
+_MAX_GROWN = 1 << 14  # bytes up to which a label grows in place, since each growth copies it
 
 
 class PrefixIndex:
@@ -111,7 +112,8 @@ class PrefixIndex:
 
     def trim(self, node: Node, n: int) -> Blocks:
         """Take up to `n` blocks off the end of an evictable leaf; an emptied leaf leaves the tree."""
-        assert node.evictable, "only an unleased leaf is trimmed"  # noqa: S101
+        if not node.evictable:
+            raise IntegrityError("only an unleased leaf loses blocks")
         kept = max(node.num_blocks - n, 0)
         taken = node.block_ids()[kept:]
         self.blocks -= len(taken)
@@ -126,9 +128,9 @@ class PrefixIndex:
     def merge(self, node: Node) -> Node:
         """Join `node` with an only child where nobody could tell the difference; returns the joined node.
 
-        Nobody can where the same leases pin both (the counts are equal, since a lease pins its whole path) and both
-        were used last at the same time, so that eviction order stays exact. The child keeps its identity, because
-        leases end at it.
+        Nobody can where the same leases pin both (a lease pins its whole path, so equal counts say that) and
+        both were used last at the same time, so that eviction order stays exact. The child keeps its
+        identity, because leases end at it.
         """
         if node.parent is None or not node.children or len(node.children) != 1:
             return node
@@ -180,10 +182,10 @@ class PrefixIndex:
 
     def _can_grow(self, node: Node, more: int) -> bool:
         only_ours = node.leases == 1 and not node.children
-        return node.parent is not None and only_ours and len(node.label) + more <= _MAX_LABEL
+        return node.parent is not None and only_ours and len(node.label) + more <= _MAX_GROWN
 
     def _walk(self, node: Node, tokens: Tokens) -> tuple[Node, int, Node | None, int]:
-        """(deepest node matched whole, bytes to there, child that `tokens` go on into, bytes matched inside it)."""
+        """How far `tokens` lead: (last whole node, bytes to its end, child entered, bytes inside that)."""
         query, step = as_bytes(tokens), self._step
         start, end = 0, len(query)
         while end - start >= step and node.children:
@@ -200,10 +202,13 @@ class PrefixIndex:
         return node, start, None, 0
 
     def _split(self, node: Node, at: int) -> Node:
-        """Cut an edge `at` bytes into its label. The new upper part inherits leases and heat; `node` is the lower
-        part, because the leases that end at it end where it ends."""
+        """Cut an edge `at` bytes into its label and return the upper part, which inherits leases and heat.
+
+        `node` becomes the lower part, because the leases that end at it end where it ends.
+        """
+        if node.parent is None:
+            raise IntegrityError("a root has no label to split")
         ids = at // self._step * 4
-        assert node.parent is not None, "a root has no label to split"  # noqa: S101
         upper = Node(node.parent, node.label[:at], node.blocks[:ids], node.last_access)
         upper.leases = node.leases
         self._adopt(node.parent, upper)
@@ -218,7 +223,8 @@ class PrefixIndex:
 
     def _remove(self, node: Node) -> None:
         parent = node.parent
-        assert parent is not None and parent.children is not None, "a node is its parent's child"  # noqa: S101, PT018
+        if parent is None or parent.children is None:
+            raise IntegrityError("a node in a tree is its parent's child")
         del parent.children[node.label[: self._step]]
         if not parent.children:
             parent.children = None
