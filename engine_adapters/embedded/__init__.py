@@ -1,0 +1,1 @@
+"""A small inference engine of our own: Transformers' models over the paged pool of cache_core."""

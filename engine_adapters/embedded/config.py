@@ -1,0 +1,31 @@
+"""What the embedded engine is told at start."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerLimits:
+    """How much the engine takes on at once."""
+
+    max_running: int = 64  # sequences in the batch
+    max_waiting: int = 512  # sequences in the queue; more are refused as overloaded
+    prefill_budget: int = 1024  # prompt tokens a step when nothing decodes
+    prefill_budget_decoding: int = 256  # the same while sequences decode, so that they keep their pace
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddedConfig:
+    """Model, device and sizes of one embedded engine."""
+
+    model: str | None = None  # a Hugging Face name, a local folder, or None: the default model
+    served_name: str | None = None  # None: the model's own name
+    device: str = "auto"
+    dtype: str = "auto"
+    kv_bytes: int | None = None  # size of the KV pool; None: chosen from the free memory
+    block_size: int = 16  # tokens
+    threads: int | None = None  # None: torch decides
+    trust_remote_code: bool = False
+    tool_parser: str | None = None  # None: found from the chat template
+    cache_dir: Path = field(default_factory=lambda: Path.home() / ".cache" / "kvgate")
+    limits: SchedulerLimits = SchedulerLimits()

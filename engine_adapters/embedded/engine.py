@@ -1,0 +1,178 @@
+"""The embedded engine's thread, and what other threads may ask of it."""
+
+import contextlib
+import queue
+import threading
+import time
+from collections.abc import Callable, Mapping
+
+from tokenizers import Tokenizer
+
+from cache_core import PrefixCache
+from engine_adapters.base import GenerateRequest
+from engine_adapters.embedded.config import SchedulerLimits
+from engine_adapters.embedded.job import EngineCounters, Job, Sink
+from engine_adapters.embedded.model_runner import ModelRunner
+from engine_adapters.embedded.output.detokenizer import IncrementalDetokenizer
+from engine_adapters.embedded.output.stop_strings import StopStrings
+from engine_adapters.embedded.sampling import GrammarMatcher, SamplingState
+from engine_adapters.embedded.sequence import Sequence
+from engine_adapters.embedded.step_loop import StepLoop
+from engine_adapters.errors import ContextLengthError, EngineNotReadyError, EngineOverloadedError
+
+PROMPT_TAIL = 16  # prompt tokens the detokenizer sees, so that it knows how the first new one continues
+
+
+class Engine:
+    """Continuous batching over one model and one prefix cache, on a thread of its own.
+
+    `submit`, `cancel` and `finish_choice` may be called from any thread; they take effect before the next step.
+
+    Args:
+        after_step: called on the engine's thread after each step, for tests that check invariants.
+    """
+
+    def __init__(
+        self,
+        runner: ModelRunner,
+        cache: PrefixCache,
+        tokenizer: Tokenizer,
+        limits: SchedulerLimits,
+        clock: Callable[[], float] = time.monotonic,
+        after_step: Callable[[], None] | None = None,
+    ) -> None:
+        self._runner = runner
+        self._cache = cache
+        self._tokenizer = tokenizer
+        self._limits = limits
+        self._clock = clock
+        self._after_step = after_step
+        self._loop = StepLoop(runner, cache, tokenizer, limits, clock, self._forget)
+        self._commands: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._gate = threading.Lock()  # guards the two below
+        self._choices = 0
+        self._stopping = False
+        self._thread = threading.Thread(target=self._run, name="kvgate-engine", daemon=True)
+        self._thread.start()
+
+    @property
+    def alive(self) -> bool:
+        """Whether the thread runs and takes requests."""
+        return self._thread.is_alive() and not self._stopping
+
+    def check(self, request: GenerateRequest) -> None:
+        """Refuse what can never run.
+
+        Raises:
+            ContextLengthError: the prompt leaves no room in the model's context, or never fits into the pool.
+        """
+        prompt = len(request.prompt_ids)
+        limit = self._runner.context_length
+        if prompt >= limit:
+            raise ContextLengthError(
+                f"This model's maximum context length is {limit} tokens, and the prompt has {prompt} tokens, which "
+                "leaves no room for an answer. Shorten the prompt.",
+                prompt_tokens=prompt,
+                limit=limit,
+            )
+        room = self._cache.stats().total * self._cache.block_size
+        if prompt > room:
+            raise ContextLengthError(
+                f"The prompt has {prompt} tokens, and this engine's KV cache holds {room} tokens in all. Shorten the "
+                "prompt, or start the engine with a larger KV cache.",
+                prompt_tokens=prompt,
+                limit=room,
+            )
+
+    def submit(self, request: GenerateRequest, sink: Sink, grammars: list[GrammarMatcher | None]) -> None:
+        """Queue a request; `sink` gets its outputs and at last Done or an error, on the engine's thread.
+
+        Args:
+            grammars: one matcher, or None, for each choice.
+
+        Raises:
+            ContextLengthError: see `check`.
+            EngineOverloadedError: the queue is full.
+            EngineNotReadyError: the engine stops, or has stopped.
+        """
+        self.check(request)
+        now = self._clock()
+        job = Job(request, sink, {i: self._sequence(request, i, g, now) for i, g in enumerate(grammars)})
+        with self._gate:  # so that no job is put behind the last look at the commands
+            if not self.alive:
+                raise EngineNotReadyError("The engine is not running.")
+            if self._choices + request.sampling.n > self._limits.max_waiting + self._limits.max_running:
+                raise EngineOverloadedError(f"{self._choices} requests wait or run already; try again later.")
+            self._choices += request.sampling.n
+            self._commands.put(lambda: self._loop.accept(job))
+
+    def cancel(self, request_id: str) -> None:
+        """Drop a request; unknown or ended ones are ignored."""
+        self._commands.put(lambda: self._loop.drop(request_id))
+
+    def finish_choice(self, request_id: str, index: int) -> None:
+        """End one choice with "stop", because its output is complete."""
+        self._commands.put(lambda: self._loop.finish_choice(request_id, index))
+
+    def counters(self) -> Mapping[str, float]:
+        """Counters since the start, and what queue, batch and cache hold now."""
+        cache, scheduler = self._cache.stats(), self._loop.scheduler
+        since_start = {name: float(getattr(self._loop.counters, name)) for name in EngineCounters.__slots__}
+        return since_start | {
+            "running": float(len(scheduler.running)),
+            "waiting": float(len(scheduler.waiting)),
+            "preemptions": float(scheduler.preemptions),
+            "blocks_total": float(cache.total),
+            "blocks_free": float(cache.free),
+            "blocks_cached": float(cache.cached),
+            "blocks_leased": float(cache.leased),
+        }
+
+    def stop(self) -> None:
+        """End the thread after its current step; what still runs ends with EngineNotReadyError."""
+        with self._gate:
+            self._stopping = True
+        self._commands.put(lambda: None)
+        self._thread.join()
+
+    def _forget(self, choices: int) -> None:
+        with self._gate:
+            self._choices -= choices
+
+    def _sequence(
+        self, request: GenerateRequest, index: int, grammar: GrammarMatcher | None, now: float
+    ) -> Sequence:
+        params = request.sampling
+        room = self._runner.context_length - len(request.prompt_ids)
+        new_tokens = room if params.max_tokens is None else min(room, params.max_tokens)
+        tail = request.prompt_ids[-PROMPT_TAIL:].tolist()
+        return Sequence(
+            request=request,
+            index=index,
+            max_length=len(request.prompt_ids) + new_tokens,
+            arrival=now,
+            sampling=SamplingState(params, request.prompt_ids, index, grammar, self._runner.eos_token_ids),
+            detokenizer=IncrementalDetokenizer(self._tokenizer, params.skip_special_tokens, tail),
+            stops=StopStrings(params.stop, params.include_stop),
+        )
+
+    def _run(self) -> None:
+        try:
+            while not self._stopping:
+                self._take_commands(wait=not self._loop.busy)
+                if self._loop.busy and not self._stopping:
+                    self._loop.step()
+                    if self._after_step is not None:
+                        self._after_step()
+        finally:
+            with self._gate:
+                self._stopping = True
+            self._take_commands(wait=False)
+            self._loop.fail_all(EngineNotReadyError("The engine was stopped."))
+
+    def _take_commands(self, wait: bool) -> None:
+        if wait:
+            self._commands.get()()
+        with contextlib.suppress(queue.Empty):
+            while True:
+                self._commands.get_nowait()()

@@ -1,0 +1,62 @@
+"""A request while the engine works on it, and what it gives back."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from engine_adapters.base import FinishReason, GenerateRequest, TokenLogprob
+from engine_adapters.embedded.sequence import Sequence
+from engine_adapters.errors import EngineError
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """What one step brought for one choice; `finish` on its last one."""
+
+    index: int
+    text: str
+    tokens: int = 0  # how many were sampled for this text
+    logprobs: tuple[TokenLogprob, ...] = ()
+    finish: FinishReason | None = None
+    stop: str | int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """Every choice has finished. Token counts for the request's usage."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    reused_tokens: int
+
+
+Sink = Callable[[Output | Done | EngineError], None]  # called on the engine's thread; must return at once
+
+
+@dataclass(eq=False, slots=True)
+class Job:
+    """A request's open choices and the way back to whoever asked."""
+
+    request: GenerateRequest
+    sink: Sink
+    open: dict[int, Sequence]  # choices that have not finished
+    completion_tokens: int = 0
+    reused: int = 0  # prompt tokens whose prefill was skipped
+
+    @property
+    def id(self) -> str:
+        """The request's id, unique among running requests."""
+        return self.request.request_id
+
+
+@dataclass(slots=True)
+class EngineCounters:
+    """Since the engine started."""
+
+    requests: int = 0
+    cancelled: int = 0
+    failed: int = 0
+    prompt_tokens: int = 0
+    reused_tokens: int = 0
+    recomputed_tokens: int = 0
+    completion_tokens: int = 0
+    steps: int = 0

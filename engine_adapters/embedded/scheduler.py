@@ -1,0 +1,218 @@
+"""Which sequences run in the next step, and with how many tokens each (continuous batching)."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from cache_core import OutOfBlocksError, PrefixCache
+from engine_adapters.embedded.config import SchedulerLimits
+from engine_adapters.embedded.sequence import Sequence
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """`tokens` more tokens of one sequence; `sample` when they reach its end."""
+
+    sequence: Sequence
+    tokens: int
+    sample: bool
+
+
+@dataclass(slots=True)
+class Plan:
+    """One step: what to compute, and which sequences ended because no block is left for them."""
+
+    chunks: list[Chunk] = field(default_factory=list)
+    out_of_room: list[Sequence] = field(default_factory=list)
+
+
+class PrefillRate:
+    """Prefilled tokens a second, as measured, forgetting slowly; turns work into seconds."""
+
+    def __init__(self, initial: float = 500.0, weight: float = 0.2) -> None:
+        self._rate = initial
+        self._weight = weight
+
+    def observe(self, tokens: int, seconds: float) -> None:
+        """Take in one step that prefilled `tokens`."""
+        if tokens > 0 and seconds > 0:
+            self._rate += self._weight * (tokens / seconds - self._rate)
+
+    def seconds(self, tokens: int) -> float:
+        """How long `tokens` would take."""
+        return tokens / max(self._rate, 1e-3)
+
+
+class Scheduler:
+    """Queue, batch and block budget. Used from the engine's thread only; it touches no tensor.
+
+    Waiting sequences are admitted by expected seconds of prefill after their prefix hit, less the seconds they have
+    waited, so short work goes first and nothing starves: every second of waiting outweighs a second of work.
+    """
+
+    def __init__(self, cache: PrefixCache, limits: SchedulerLimits, clock: Callable[[], float]) -> None:
+        self._cache = cache
+        self._limits = limits
+        self._clock = clock
+        self._expected: dict[Sequence, tuple[int, int]] = {}  # sequence -> (cache version, tokens to prefill)
+        self.rate = PrefillRate()
+        self.waiting: list[Sequence] = []
+        self.running: list[Sequence] = []
+        self.preemptions = 0
+
+    @property
+    def busy(self) -> bool:
+        """Whether any sequence waits or runs."""
+        return bool(self.waiting or self.running)
+
+    def fits(self, tokens: int) -> bool:
+        """Whether a sequence of that many tokens could run if it were alone."""
+        return self._blocks(tokens) <= self._cache.stats().total
+
+    def add(self, sequence: Sequence) -> None:
+        """Queue a sequence that holds no lease."""
+        self.waiting.append(sequence)
+
+    def remove(self, sequence: Sequence) -> None:
+        """Take a sequence out, wherever it is, and release its blocks."""
+        if sequence in self.running:
+            self.running.remove(sequence)
+        if sequence in self.waiting:
+            self.waiting.remove(sequence)
+        self._expected.pop(sequence, None)
+        sequence.waits_for = None
+        self._release(sequence)
+
+    def plan(self) -> Plan:
+        """Choose the next step. Every chunk's blocks are allocated when this returns."""
+        plan = Plan()
+        preempted = self._extend_decoding(plan)
+        decoding = [s for s in self.running if s.decoding]
+        plan.chunks.extend(Chunk(s, 1, True) for s in decoding)
+        budget = self._limits.prefill_budget_decoding if decoding else self._limits.prefill_budget
+        budget = self._continue_prefill(plan, budget)
+        if not preempted:
+            self._admit(plan, budget)
+        return plan
+
+    def computed(self, chunk: Chunk) -> None:
+        """Note that a chunk's KV is in the pool; whole blocks become reusable at once."""
+        sequence = chunk.sequence
+        sequence.computed += chunk.tokens
+        if sequence.lease is not None:
+            sequence.lease.commit(sequence.computed)
+
+    def _extend_decoding(self, plan: Plan) -> bool:
+        """Give each decoding sequence room for its last token, oldest first; True when something was preempted."""
+        preempted = False
+        for sequence in sorted((s for s in self.running if s.decoding), key=lambda s: s.arrival):
+            while sequence.lease is not None and not self._try_extend(sequence):
+                victim = max(reversed(self.running), key=lambda s: s.arrival)
+                if victim is sequence and len(self.running) == 1:
+                    self.remove(sequence)
+                    plan.out_of_room.append(sequence)
+                else:
+                    self._preempt(victim)
+                    preempted = True
+        return preempted
+
+    def _try_extend(self, sequence: Sequence) -> bool:
+        assert sequence.lease is not None, "only a running sequence is extended"
+        if sequence.lease.length >= sequence.length:
+            return True
+        try:
+            sequence.lease.extend(sequence.tokens[sequence.lease.length : sequence.length])
+        except OutOfBlocksError:
+            return False
+        return True
+
+    def _preempt(self, sequence: Sequence) -> None:
+        """Send a sequence back to the queue; what it computed stays cached until it must go."""
+        self.running.remove(sequence)
+        self._release(sequence)
+        self.waiting.append(sequence)
+        self.preemptions += 1
+
+    def _continue_prefill(self, plan: Plan, budget: int) -> int:
+        for sequence in self.running:
+            if budget <= 0:
+                break
+            if not sequence.decoding:
+                budget -= self._prefill(plan, sequence, budget)
+        return budget
+
+    @staticmethod
+    def _prefill(plan: Plan, sequence: Sequence, budget: int) -> int:
+        missing = sequence.length - sequence.computed
+        tokens = min(budget, missing)
+        plan.chunks.append(Chunk(sequence, tokens, tokens == missing))
+        return tokens
+
+    def _admit(self, plan: Plan, budget: int) -> None:
+        now = self._clock()
+        for sequence in self._by_urgency(now):
+            if budget <= 0 or len(self.running) >= self._limits.max_running:
+                return
+            if self._waits_for_owner(sequence):
+                continue
+            if self._try_admit(sequence):
+                budget -= self._prefill(plan, sequence, budget)
+            elif not self.running and not self.fits(sequence.length):
+                self.remove(sequence)
+                plan.out_of_room.append(sequence)
+            elif now - sequence.arrival > self._work(sequence):
+                # It has waited longer than its own work takes: what comes free now is kept for it.
+                return
+
+    def _by_urgency(self, now: float) -> list[Sequence]:
+        return sorted(self.waiting, key=lambda s: self._work(s) - (now - s.arrival))
+
+    def _work(self, sequence: Sequence) -> float:
+        """Seconds of prefill expected after the prefix hit; the peek is remembered until the cache changes."""
+        version = self._cache.version
+        known = self._expected.get(sequence)
+        if known is None or known[0] != version:
+            matched = self._cache.match(sequence.known, sequence.request.scope)
+            known = (version, sequence.length - matched)
+            self._expected[sequence] = known
+        return self.rate.seconds(known[1])
+
+    def _waits_for_owner(self, sequence: Sequence) -> bool:
+        """Whether a running sequence is computing more of this prefix than is cached; nothing is held meanwhile."""
+        if sequence.waits_for is None or not sequence.waits_for.pending:
+            sequence.waits_for = self._cache.computing(sequence.known, sequence.request.scope)
+        return sequence.waits_for is not None
+
+    def _try_admit(self, sequence: Sequence) -> bool:
+        lease = self._cache.acquire(sequence.known, sequence.request.scope)
+        reserve = sum(1 for s in self.running if s.decoding)
+        needed = self._blocks(sequence.length) - self._blocks(lease.matched)
+        try:
+            if needed + reserve > self._cache.available():
+                raise OutOfBlocksError(needed + reserve, self._cache.available())
+            lease.extend(sequence.tokens[lease.matched : sequence.length])
+        except OutOfBlocksError:
+            lease.release()
+            return False
+        sequence.lease = lease
+        sequence.computed = lease.matched
+        matched = min(lease.matched, sequence.prompt_length)
+        sequence.reused = matched if sequence.reused is None else min(sequence.reused, matched)
+        self.waiting.remove(sequence)
+        self._expected.pop(sequence, None)
+        sequence.waits_for = None
+        self.running.append(sequence)
+        return True
+
+    def _release(self, sequence: Sequence) -> None:
+        if sequence.lease is not None:
+            sequence.lease.release()
+            sequence.lease = None
+        sequence.computed = 0
+
+    def _blocks(self, tokens: int) -> int:
+        return -(-tokens // self._cache.block_size)
+
+
+def prefilled_tokens(chunks: Iterable[Chunk]) -> int:
+    """Prompt tokens among `chunks`, for the measured rate."""
+    return sum(chunk.tokens for chunk in chunks if chunk.tokens > 1)

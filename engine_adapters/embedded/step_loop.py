@@ -1,0 +1,225 @@
+"""What happens in and between steps: jobs come and go, a plan is computed, tokens are sampled and given out."""
+
+import logging
+from collections.abc import Callable, Sequence as Many
+
+import torch
+from tokenizers import Tokenizer
+
+from cache_core import OutOfBlocksError, PrefixCache
+from engine_adapters.base import FinishReason, TokenLogprob
+from engine_adapters.embedded.config import SchedulerLimits
+from engine_adapters.embedded.job import Done, EngineCounters, Job, Output
+from engine_adapters.embedded.model_runner import ModelRunner, Segment
+from engine_adapters.embedded.output.token_texts import token_texts
+from engine_adapters.embedded.sampling import SampledToken, Sampler
+from engine_adapters.embedded.scheduler import Chunk, Scheduler, prefilled_tokens
+from engine_adapters.embedded.sequence import Sequence
+from engine_adapters.errors import EngineError, EngineFailureError
+
+log = logging.getLogger("kvgate.engine")
+
+
+class StepLoop:
+    """Used from the engine's thread only, except for reading counters.
+
+    Args:
+        closed: called with the number of choices of every job that ended, however it ended.
+    """
+
+    def __init__(
+        self,
+        runner: ModelRunner,
+        cache: PrefixCache,
+        tokenizer: Tokenizer,
+        limits: SchedulerLimits,
+        clock: Callable[[], float],
+        closed: Callable[[int], None],
+    ) -> None:
+        self._runner = runner
+        self._clock = clock
+        self._closed = closed
+        self._limits = limits
+        self._texts = token_texts(tokenizer)
+        self._sampler = Sampler()
+        self._jobs: dict[str, Job] = {}
+        self.scheduler = Scheduler(cache, limits, clock)
+        self.counters = EngineCounters()
+
+    @property
+    def busy(self) -> bool:
+        """Whether there is anything to compute."""
+        return self.scheduler.busy
+
+    def accept(self, job: Job) -> None:
+        """Queue a new job. Its first choice prefills for all; the others fork off when that is done."""
+        if job.id in self._jobs:
+            self._closed(len(job.open))
+            job.sink(EngineFailureError(f"A request with the id {job.id} is already running."))
+            return
+        self._jobs[job.id] = job
+        self.counters.requests += 1
+        leader, *siblings = job.open.values()
+        leader.siblings = siblings
+        self.scheduler.add(leader)
+
+    def drop(self, job_id: str) -> None:
+        """Cancel a job; nothing more is given out for it."""
+        job = self._jobs.get(job_id)
+        if job is not None:
+            self.counters.cancelled += 1
+            self._close(job)
+
+    def finish_choice(self, job_id: str, index: int) -> None:
+        """End one choice as complete."""
+        job = self._jobs.get(job_id)
+        if job is not None and index in job.open:
+            self._finish(job.open[index], Output(index, "", finish="stop"))
+
+    def fail_all(self, error: EngineError) -> None:
+        """End every job with `error`."""
+        for job in list(self._jobs.values()):
+            self._fail(job, error)
+
+    def step(self) -> None:
+        """Plan, compute, sample, give out."""
+        plan = self.scheduler.plan()
+        for sequence in plan.out_of_room:
+            self._finish(sequence, Output(sequence.index, sequence.flush(), finish="length"))
+        if not plan.chunks:
+            return
+        started = self._clock()
+        try:
+            logits = self._runner.forward([_segment(chunk) for chunk in plan.chunks])
+        except Exception:
+            log.exception("a step of %d sequences failed", len(plan.chunks))
+            self._fail_chunks(plan.chunks)
+            return
+        self.scheduler.rate.observe(prefilled_tokens(plan.chunks), self._clock() - started)
+        self.counters.steps += 1
+        for chunk in plan.chunks:
+            self.scheduler.computed(chunk)
+        self._sample(logits, [chunk.sequence for chunk in plan.chunks if chunk.sample])
+
+    def _sample(self, logits: torch.Tensor, leaders: Many[Sequence]) -> None:
+        """Sample a token for each row, and one more for each choice that forks off it now."""
+        rows: list[Sequence] = []
+        source: list[int] = []
+        for row, leader in enumerate(leaders):
+            group = [leader, *self._fork(leader)]
+            rows.extend(group)
+            source.extend([row] * len(group))
+        if not rows:
+            return
+        if len(rows) != len(leaders):
+            logits = logits[source]
+        results = self._sampler.sample(logits, [sequence.sampling for sequence in rows])
+        for sequence, result in zip(rows, results, strict=True):
+            if isinstance(result, EngineError):
+                self._fail(self._jobs[sequence.request.request_id], result)
+            elif not sequence.finished:
+                self._take(sequence, result)
+
+    def _fork(self, leader: Sequence) -> list[Sequence]:
+        """The choices of `leader` that can decode from its prompt's KV right away; the rest queues up."""
+        forked: list[Sequence] = []
+        for sibling in leader.siblings:
+            if self._try_fork(leader, sibling):
+                forked.append(sibling)
+            else:
+                self.scheduler.add(sibling)
+        leader.siblings = []
+        return forked
+
+    def _try_fork(self, leader: Sequence, sibling: Sequence) -> bool:
+        assert leader.lease is not None, "a sequence that was just computed holds a lease"
+        if len(self.scheduler.running) >= self._limits.max_running:
+            return False
+        try:
+            sibling.lease = leader.lease.fork()
+        except OutOfBlocksError:
+            return False
+        sibling.computed = leader.computed
+        sibling.reused = leader.reused
+        self.scheduler.running.append(sibling)
+        return True
+
+    def _take(self, sequence: Sequence, sampled: SampledToken) -> None:
+        """Append one sampled token, and give out what text it completes."""
+        token = sampled.token_id
+        sequence.append(token)
+        job = self._jobs[sequence.request.request_id]
+        job.completion_tokens += 1
+        job.reused = sequence.reused or 0
+        logprobs = self._logprobs(sequence, sampled)
+        if sequence.ends_at(token, self._runner.eos_token_ids):
+            stop = token if token in sequence.request.sampling.stop_token_ids else None
+            self._finish(sequence, Output(sequence.index, sequence.flush(), 1, logprobs, "stop", stop))
+            return
+        text, stopped_by = sequence.text_of(token)
+        finish: FinishReason | None = None
+        if stopped_by is not None or sequence.sampling.grammar_finished:
+            finish = "stop"
+        elif sequence.length >= sequence.max_length:
+            finish = "length"
+        if finish is None:
+            job.sink(Output(sequence.index, text, 1, logprobs))
+        else:
+            rest = "" if stopped_by is not None else sequence.flush()
+            self._finish(sequence, Output(sequence.index, text + rest, 1, logprobs, finish, stopped_by))
+
+    def _logprobs(self, sequence: Sequence, sampled: SampledToken) -> tuple[TokenLogprob, ...]:
+        if sampled.logprob is None:
+            return ()
+        top = tuple(self._logprob(token, value) for token, value in sampled.top)
+        return (self._logprob(sampled.token_id, sampled.logprob, top),)
+
+    def _logprob(self, token: int, value: float, top: tuple[TokenLogprob, ...] = ()) -> TokenLogprob:
+        return TokenLogprob(token, self._texts.text(token), self._texts.raw(token), value, top)
+
+    def _finish(self, sequence: Sequence, last: Output) -> None:
+        """End one choice; the job ends with its last one."""
+        job = self._jobs[sequence.request.request_id]
+        sequence.finished = True
+        for sibling in sequence.siblings:
+            self.scheduler.add(sibling)
+        self.scheduler.remove(sequence)
+        del job.open[sequence.index]
+        job.sink(last)
+        if not job.open:
+            self._count(job)
+            self._close(job)
+            job.sink(Done(len(job.request.prompt_ids), job.completion_tokens, job.reused))
+
+    def _count(self, job: Job) -> None:
+        prompt = len(job.request.prompt_ids)
+        self.counters.prompt_tokens += prompt
+        self.counters.reused_tokens += job.reused
+        self.counters.recomputed_tokens += prompt - job.reused
+        self.counters.completion_tokens += job.completion_tokens
+
+    def _fail_chunks(self, chunks: Many[Chunk]) -> None:
+        for chunk in chunks:
+            job = self._jobs.get(chunk.sequence.request.request_id)
+            if job is not None:
+                self._fail(job, EngineFailureError("The model failed while it worked on this request."))
+
+    def _fail(self, job: Job, error: EngineError) -> None:
+        self.counters.failed += 1
+        self._close(job)
+        job.sink(error)
+
+    def _close(self, job: Job) -> None:
+        """Take every choice of a job out of queue and batch."""
+        for sequence in job.open.values():
+            sequence.finished = True
+            self.scheduler.remove(sequence)
+        del self._jobs[job.id]
+        self._closed(job.request.sampling.n)
+
+
+def _segment(chunk: Chunk) -> Segment:
+    sequence = chunk.sequence
+    assert sequence.lease is not None, "a planned sequence holds a lease"
+    tokens = sequence.tokens[sequence.computed : sequence.computed + chunk.tokens]
+    return Segment(tokens, sequence.computed, sequence.lease.blocks, chunk.sample)
