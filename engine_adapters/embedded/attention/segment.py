@@ -1,0 +1,26 @@
+"""One sequence's share of a step."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """New tokens of one sequence, whose earlier tokens are in the cache already."""
+
+    tokens: NDArray[np.int32]  # [n], n >= 1
+    past: int  # tokens whose KV is in the cache
+    blocks: NDArray[np.int32]  # page table covering past + n tokens; may be longer
+    sample: bool  # whether the logits of the last token are wanted
+
+    @property
+    def size(self) -> int:
+        """New tokens."""
+        return len(self.tokens)
+
+    @property
+    def length(self) -> int:
+        """Tokens in the cache once the step is done."""
+        return self.past + len(self.tokens)

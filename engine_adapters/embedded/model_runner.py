@@ -1,0 +1,164 @@
+"""Runs a Transformers model over the paged device tier: segments in, logits out."""
+
+import inspect
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import psutil
+import torch
+
+from cache_core.device_tier import DeviceTier, block_bytes
+from engine_adapters.embedded.attention import STEP_KEYWORD, AttentionBackend, Segment, Step, TorchBackend
+from engine_adapters.embedded.model_loading import (
+    context_length,
+    eos_token_ids,
+    load_model,
+    probe_layers,
+)
+
+__all__ = ["ModelRunner", "Segment"]
+
+_log = logging.getLogger(__name__)
+
+_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+_MAX_HOST_KV = 4 << 30  # bytes taken on a CPU unless told otherwise
+_HOST_SHARE, _GPU_SHARE = 0.5, 0.85  # of the memory that is free once the weights are loaded
+
+
+class ModelRunner:
+    """One loaded model and its KV. Not locked: one thread at a time calls it."""
+
+    def __init__(
+        self,
+        model: torch.nn.Module,
+        *,
+        block_size: int = 16,
+        num_blocks: int | None = None,
+        kv_bytes: int | None = None,
+        folder: Path | None = None,
+        backend: AttentionBackend | None = None,
+    ) -> None:
+        """Wrap a model that was loaded with our attention. `num_blocks` wins over `kv_bytes`.
+
+        Raises:
+            UnsupportedModelError: see `probe_layers`.
+        """
+        self._model = model
+        first = next(model.parameters())
+        self.device, dtype = first.device, first.dtype
+        specs = probe_layers(model)
+        layouts = [spec.layout for spec in specs]
+        self._windows = tuple(spec.window for spec in specs)
+        per_block = block_bytes(layouts, block_size, dtype)
+        if num_blocks is None:
+            num_blocks = max(1, (_kv_budget(self.device) if kv_bytes is None else kv_bytes) // per_block)
+        self.kv = DeviceTier(layouts, num_blocks, block_size, dtype, self.device)
+        config: Any = model.config
+        self.context_length = min(context_length(config) or self.kv.num_slots, self.kv.num_slots)
+        self.vocab_size = int(config.get_text_config(decoder=True).vocab_size)
+        self.eos_token_ids = eos_token_ids(model, folder)
+        self._keeps = "logits_to_keep" in inspect.signature(model.forward).parameters
+        self.backend = backend or TorchBackend()
+
+    @classmethod
+    def load(
+        cls,
+        folder: Path,
+        *,
+        device: Literal["cpu", "cuda", "auto"] = "auto",
+        dtype: str = "auto",
+        kv_bytes: int | None = None,
+        block_size: int = 16,
+        num_blocks: int | None = None,
+        trust_remote_code: bool = False,
+        threads: int | None = None,
+    ) -> "ModelRunner":
+        """Load from a local folder. `dtype` auto: float32 on a CPU, else what the weights have.
+
+        `kv_bytes` None: a share of the memory that is free once the weights are there. `threads` is torch's
+        setting for the whole process.
+
+        Raises:
+            UnsupportedModelError: the model cannot run over paged KV.
+            OSError: the folder holds no complete model.
+        """
+        if threads is not None:
+            torch.set_num_threads(threads)
+        where = _device(device)
+        model = load_model(
+            Path(folder), device=where, dtype=_dtype(dtype, where), trust_remote_code=trust_remote_code
+        )
+        return cls(
+            model, block_size=block_size, num_blocks=num_blocks, kv_bytes=kv_bytes, folder=Path(folder)
+        )
+
+    @property
+    def num_blocks(self) -> int:
+        return self.kv.num_blocks
+
+    @property
+    def block_size(self) -> int:
+        return self.kv.block_size
+
+    @property
+    def threads(self) -> int:
+        return torch.get_num_threads()
+
+    def forward(self, segments: Sequence[Segment]) -> torch.Tensor:
+        """Compute all new tokens in one packed pass and write their KV.
+
+        Returns:
+            float32 logits [segments with `sample`, vocab], in the order of the segments.
+        """
+        ends = np.cumsum([segment.size for segment in segments]) - 1
+        wanted = np.array([segment.sample for segment in segments], dtype=bool)
+        return self._run(segments, ends[wanted])
+
+    def forward_all(self, segment: Segment) -> torch.Tensor:
+        """Like `forward`, for one segment, with the logits of all its tokens: [n, vocab]."""
+        return self._run([segment], np.arange(segment.size))
+
+    def warm_up(self) -> None:
+        """Run a few tokens so that the first request finds everything built. Overwrites block 0."""
+        size = min(4, self.block_size)
+        segment = Segment(np.zeros(size, dtype=np.int32), 0, np.zeros(1, dtype=np.int32), sample=True)
+        self.forward([segment])
+
+    @torch.inference_mode()
+    def _run(self, segments: Sequence[Segment], keep: np.ndarray[Any, np.dtype[np.int64]]) -> torch.Tensor:
+        step = Step(segments, self.kv, self._windows, self.backend)
+        tokens = np.concatenate([segment.tokens for segment in segments]).astype(np.int64)
+        rows = torch.from_numpy(keep).to(self.device)
+        extra: dict[str, Any] = {"logits_to_keep": rows} if self._keeps else {}
+        logits: torch.Tensor = self._model(
+            input_ids=torch.from_numpy(tokens).to(self.device)[None],
+            position_ids=torch.from_numpy(step.layout.positions).to(self.device)[None],
+            use_cache=False,
+            **extra,
+            **{STEP_KEYWORD: step},
+        ).logits[0]
+        return (logits if self._keeps else logits[rows]).float()
+
+
+def _device(name: str) -> torch.device:
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    return torch.device(name)
+
+
+def _dtype(name: str, device: torch.device) -> torch.dtype | str:
+    if name == "auto":
+        return torch.float32 if device.type == "cpu" else "auto"
+    try:
+        return _DTYPES[name]
+    except KeyError:
+        raise ValueError(f"dtype {name} is none of auto, {', '.join(_DTYPES)}") from None
+
+
+def _kv_budget(device: torch.device) -> int:
+    if device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0] * _GPU_SHARE)
+    return min(int(psutil.virtual_memory().available * _HOST_SHARE), _MAX_HOST_KV)
