@@ -3,7 +3,6 @@
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +27,7 @@ from engine_adapters.embedded.models import ModelFolder, resolve_model
 from engine_adapters.embedded.models.chat_template import chat_template_text
 from engine_adapters.embedded.output.pipeline import OutputPipeline
 from engine_adapters.embedded.output.reasoning import ReasoningParser, reasoning_tags
-from engine_adapters.embedded.output.tool_parsers import ToolParser, find_tool_parser
+from engine_adapters.embedded.output.tool_parsers import find_tool_parser
 from engine_adapters.embedded.sampling import GrammarCompiler, GrammarMatcher
 from engine_adapters.errors import EngineError, InvalidRequestError
 
@@ -39,7 +38,11 @@ class EmbeddedAdapter(EngineAdapter):
     """Runs one model in this process."""
 
     def __init__(
-        self, folder: ModelFolder, runner: ModelRunner, config: EmbeddedConfig, chat_template: str | None = None
+        self,
+        folder: ModelFolder,
+        runner: ModelRunner,
+        config: EmbeddedConfig,
+        chat_template: str | None = None,
     ) -> None:
         self.folder = folder
         self.runner = runner

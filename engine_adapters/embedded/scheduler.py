@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from cache_core import OutOfBlocksError, PrefixCache
+from cache_core import Lease, OutOfBlocksError, PrefixCache
 from engine_adapters.embedded.config import SchedulerLimits
 from engine_adapters.embedded.sequence import Sequence
 
@@ -116,14 +116,9 @@ class Scheduler:
         return preempted
 
     def _try_extend(self, sequence: Sequence) -> bool:
-        assert sequence.lease is not None, "only a running sequence is extended"
-        if sequence.lease.length >= sequence.length:
-            return True
-        try:
-            sequence.lease.extend(sequence.tokens[sequence.lease.length : sequence.length])
-        except OutOfBlocksError:
-            return False
-        return True
+        lease = sequence.lease
+        assert lease is not None, "only a running sequence is extended"
+        return lease.length >= sequence.length or _extended(lease, sequence)
 
     def _preempt(self, sequence: Sequence) -> None:
         """Send a sequence back to the queue; what it computed stays cached until it must go."""
@@ -183,23 +178,20 @@ class Scheduler:
         return sequence.waits_for is not None
 
     def _try_admit(self, sequence: Sequence) -> bool:
+        """Lease its prefix and blocks for the rest, and leave one block for each sequence that decodes."""
         lease = self._cache.acquire(sequence.known, sequence.request.scope)
         reserve = sum(1 for s in self.running if s.decoding)
         needed = self._blocks(sequence.length) - self._blocks(lease.matched)
-        try:
-            if needed + reserve > self._cache.available():
-                raise OutOfBlocksError(needed + reserve, self._cache.available())
-            lease.extend(sequence.tokens[lease.matched : sequence.length])
-        except OutOfBlocksError:
+        if needed + reserve > self._cache.available() or not _extended(lease, sequence):
             lease.release()
             return False
+        matched = min(lease.matched, sequence.prompt_length)
         sequence.lease = lease
         sequence.computed = lease.matched
-        matched = min(lease.matched, sequence.prompt_length)
         sequence.reused = matched if sequence.reused is None else min(sequence.reused, matched)
-        self.waiting.remove(sequence)
-        self._expected.pop(sequence, None)
         sequence.waits_for = None
+        self._expected.pop(sequence, None)
+        self.waiting.remove(sequence)
         self.running.append(sequence)
         return True
 
@@ -211,6 +203,15 @@ class Scheduler:
 
     def _blocks(self, tokens: int) -> int:
         return -(-tokens // self._cache.block_size)
+
+
+def _extended(lease: Lease, sequence: Sequence) -> bool:
+    """Whether `lease` could be made to cover all of the sequence's tokens; nothing changes where not."""
+    try:
+        lease.extend(sequence.tokens[lease.length : sequence.length])
+    except OutOfBlocksError:
+        return False
+    return True
 
 
 def prefilled_tokens(chunks: Iterable[Chunk]) -> int:

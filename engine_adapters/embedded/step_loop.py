@@ -1,7 +1,8 @@
 """What happens in and between steps: jobs come and go, a plan is computed, tokens are sampled and given out."""
 
 import logging
-from collections.abc import Callable, Sequence as Many
+from collections.abc import Callable
+from collections.abc import Sequence as Many
 
 import torch
 from tokenizers import Tokenizer

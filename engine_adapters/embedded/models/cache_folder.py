@@ -87,8 +87,10 @@ def _build(target: Path, source: str, build: Callable[[Path], None], progress: P
             workplace.chmod(0o755)
             _flush(workplace)
         if target.exists():
-            # A process that has the old files open keeps them.
-            target.rename(Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent)) / "old")
+            # Moved first, so that nobody meets it half removed; a process that has its files open keeps them.
+            old = target.rename(Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent)) / "old")
+            shutil.rmtree(old)
+            old.parent.rmdir()
         workplace.rename(target)
         _flush(target.parent)
     finally:

@@ -8,8 +8,12 @@ import orjson
 
 def chat_template_text(folder: Path) -> str:
     """All chat templates of a tokenizer's folder, one after the other; empty where it has none."""
-    files = sorted(folder.glob("chat_template*.jinja")) + sorted(folder.glob("additional_chat_templates/*.jinja"))
-    return "\n".join([*(file.read_text("utf-8") for file in files), *_from_config(folder / "tokenizer_config.json")])
+    files = sorted(folder.glob("chat_template*.jinja")) + sorted(
+        folder.glob("additional_chat_templates/*.jinja")
+    )
+    return "\n".join(
+        [*(file.read_text("utf-8") for file in files), *_from_config(folder / "tokenizer_config.json")]
+    )
 
 
 def _from_config(file: Path) -> list[str]:

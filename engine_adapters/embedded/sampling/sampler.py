@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 import torch
 
+from engine_adapters.embedded.sampling.draw import draw
 from engine_adapters.embedded.sampling.edits import apply_edits, has_edits
 from engine_adapters.embedded.sampling.errors import SamplingError
-from engine_adapters.embedded.sampling.filters import cumulated, thresholds
+from engine_adapters.embedded.sampling.filters import kept_weights
 from engine_adapters.embedded.sampling.logprobs import score
 from engine_adapters.embedded.sampling.masks import apply_grammars
 from engine_adapters.embedded.sampling.state import SamplingState
@@ -27,7 +28,7 @@ class Sampler:
     """Chooses one token for each row of a batch.
 
     The order is: repetition, frequency and presence penalties, logit_bias, bans of end tokens, grammar mask,
-    temperature, top_k, top_p, min_p, then one draw. What a row gets depends on its own logits and state alone,
+    temperature, top_k, top_p, min_p, then one draw. What a row gets depends on its own logits and state,
     never on its neighbours. Rows without extras and with temperature 0 cost one max over the batch.
     """
 
@@ -36,9 +37,9 @@ class Sampler:
     ) -> list[SampledToken | SamplingError]:
         """Choose the next token of every sequence, and advance its state by it.
 
-        `logits`, shape [rows, vocab] float32 on any device, are left unchanged; row i and item i of the result
-        belong to `states[i]`. A row that has NaN or +inf, allows no token, or whose grammar breaks gives an
-        error in place of a token; its state did not advance and its request must end.
+        `logits`, shape [rows, vocab] float32 on any device, are left unchanged; row i and item i of the
+        result belong to `states[i]`. A row that has NaN or +inf, allows no token, or whose grammar breaks
+        gives an error in place of a token; its state did not advance and its request must end.
         """
         if not states:
             return []
@@ -127,14 +128,10 @@ class _Step:
 
 
 def _draw(logits: torch.Tensor, peaks: torch.Tensor, states: Sequence[SamplingState]) -> list[int]:
-    """One draw a row by the inverse of its cumulative distribution, in order of token id."""
     temperatures = torch.tensor([[state.params.temperature] for state in states], device=logits.device)
     # The peak goes first: then no temperature, however small, can make anything but 0 of the highest.
     scaled = (logits - peaks[:, None]).div_(temperatures)
-    sums = cumulated(scaled, thresholds(scaled, [state.params for state in states]))
-    total = sums[:, -1:]
-    uniforms = sums.new_tensor([[state.uniform()] for state in states])
-    # The first token whose running sum exceeds the target; rounding must not push the target to the very end.
-    target = torch.minimum(uniforms * total, torch.nextafter(total, torch.zeros_like(total)))
-    picked: list[int] = torch.searchsorted(sums, target, right=True)[:, 0].tolist()
+    weights = kept_weights(scaled, [state.params for state in states])
+    uniforms = torch.tensor([state.uniform() for state in states], dtype=torch.float64, device=logits.device)
+    picked: list[int] = draw(weights, uniforms).tolist()
     return picked

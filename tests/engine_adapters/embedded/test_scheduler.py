@@ -8,9 +8,9 @@ import pytest
 from cache_core import BlockPool, PrefixCache
 from engine_adapters.base import GenerateRequest, SamplingParams
 from engine_adapters.embedded.config import SchedulerLimits
+from engine_adapters.embedded.sampling import SamplingState
 from engine_adapters.embedded.scheduler import Plan, Scheduler
 from engine_adapters.embedded.sequence import Sequence
-from engine_adapters.embedded.sampling import SamplingState
 
 BLOCK = 4
 
@@ -98,7 +98,7 @@ def test_a_wholly_cached_prompt_still_computes_its_last_block() -> None:
 def test_least_expected_work_after_the_prefix_hit_goes_first() -> None:
     bench = Bench(max_running=1, blocks=256)
     bench.scheduler.remove(_prefilled(bench, list(range(200))))
-    long_but_cached = list(range(200)) + [900, 901]
+    long_but_cached = [*range(200), 900, 901]
     short_and_cold = bench.add(list(range(300, 340)))
     cached = bench.add(long_but_cached)
     assert list(ran(bench.step())) == [cached.request.request_id]

@@ -1,0 +1,1 @@
+"""What kvgate is compared with."""

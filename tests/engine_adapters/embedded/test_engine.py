@@ -1,0 +1,352 @@
+"""The engine end to end over tiny models: reuse, batching, preemption, cancel, failure."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from engine_adapters.embedded.config import SchedulerLimits
+from engine_adapters.embedded.job import Output
+from engine_adapters.errors import (
+    ContextLengthError,
+    EngineFailureError,
+    EngineNotReadyError,
+    EngineOverloadedError,
+)
+from tests.engine_adapters.embedded.engine_harness import BLOCK, Harness, Pending, random_tokens, running
+
+
+@pytest.fixture
+def llama(tiny_model: Callable[[str], Path]) -> Path:
+    return tiny_model("llama")
+
+
+@pytest.fixture
+def harness(llama: Path) -> Iterator[Harness]:
+    with running(llama) as made:
+        yield made
+
+
+def settle(harness: Harness) -> None:
+    """Wait until the engine has nothing left to do."""
+    deadline = time.monotonic() + 60
+    while not harness.idle() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert harness.idle(), harness.cache.stats()
+
+
+def test_a_cold_prompt_reports_zero_and_the_same_prefix_reports_every_whole_block(harness: Harness) -> None:
+    prefix = random_tokens(100, 1)
+    first = harness.ask(np.append(prefix, random_tokens(9, 2)))
+    second = harness.ask(np.append(prefix, random_tokens(9, 3)))
+    assert first.done is not None
+    assert second.done is not None
+    assert (first.done.reused_tokens, second.done.reused_tokens) == (0, 96)
+    assert harness.runner.steps[-8][0] == (96, 13)
+
+
+def test_a_warm_answer_equals_the_cold_one_at_every_reuse_length(llama: Path) -> None:
+    prompt = random_tokens(90, 4)
+    with running(llama) as fresh:
+        expected = fresh.ask(prompt, max_tokens=12).tokens()
+    for reused in range(0, 90, BLOCK):
+        with running(llama) as warm:
+            if reused:
+                warm.ask(np.append(prompt[:reused], random_tokens(3, 5)), max_tokens=1)
+            answer = warm.ask(prompt, max_tokens=12)
+            assert answer.done is not None
+            assert answer.done.reused_tokens == reused
+            assert answer.tokens() == expected
+
+
+def test_a_wholly_cached_prompt_computes_at_least_its_last_token(harness: Harness) -> None:
+    prompt = random_tokens(4 * BLOCK, 6)
+    expected = harness.ask(prompt).tokens()
+    again = harness.ask(prompt)
+    assert again.done is not None
+    assert again.done.reused_tokens == 3 * BLOCK
+    assert again.tokens() == expected
+
+
+def test_the_next_turn_reuses_the_generated_tokens_but_not_the_last_sampled_one(harness: Harness) -> None:
+    prompt = random_tokens(20, 7)
+    answer = harness.ask(prompt, max_tokens=29)  # 49 tokens, 48 of them computed
+    turn = np.concatenate([prompt, np.array(answer.tokens(), dtype=np.int32), random_tokens(5, 8)])
+    second = harness.ask(turn)
+    assert second.done is not None
+    assert second.done.reused_tokens == 48
+
+
+def test_another_scope_shares_nothing(harness: Harness) -> None:
+    prompt = random_tokens(70, 9)
+    harness.ask(prompt, scope="a")
+    other = harness.ask(prompt, scope="b")
+    assert other.done is not None
+    assert other.done.reused_tokens == 0
+
+
+def test_two_at_once_with_the_same_prefix_compute_it_once(harness: Harness) -> None:
+    prefix = random_tokens(160, 10)
+    gate = threading.Event()
+    harness.runner.before_step = lambda _: gate.wait(30) and None
+    pending = [harness.submit(np.append(prefix, random_tokens(5, 11 + i)), max_tokens=1) for i in range(2)]
+    gate.set()
+    answers = [p.result() for p in pending]
+    assert sorted(a.done.reused_tokens for a in answers if a.done) == [0, 160]
+    assert harness.runner.computed == 160 + 5 + 5
+
+
+@pytest.mark.parametrize("how", ["cancelled", "fails"])
+def test_a_waiter_takes_over_from_the_last_ready_block(llama: Path, how: str) -> None:
+    limits = SchedulerLimits(prefill_budget=64)
+    prefix = random_tokens(160, 12)
+    with running(llama, limits=limits) as harness:
+        owner = harness.submit(np.append(prefix, [5]), max_tokens=4)
+        calls = 0
+
+        def step(segments: object) -> None:
+            nonlocal calls
+            calls += 1
+            if calls == 2:
+                waiter.append(harness.submit(np.append(prefix, [9]), max_tokens=4))
+                if how == "cancelled":
+                    harness.engine.cancel(owner.id)
+                else:
+                    raise RuntimeError("the model breaks once")
+
+        waiter: list[Pending] = []
+        harness.runner.before_step = step
+        deadline = time.monotonic() + 30
+        while not waiter and time.monotonic() < deadline:
+            time.sleep(0.001)
+        answer = waiter[0].result()
+        assert answer.done is not None
+        assert answer.done.reused_tokens == (128 if how == "cancelled" else 64)
+        if how == "fails":
+            assert isinstance(owner.result().error, EngineFailureError)
+        settle(harness)
+
+
+def test_when_the_model_fails_only_that_step_fails_and_the_engine_goes_on(harness: Harness) -> None:
+    prompt = random_tokens(40, 13)
+
+    def explode(_: object) -> None:
+        harness.runner.before_step = None
+        raise RuntimeError("boom")
+
+    harness.runner.before_step = explode
+    assert isinstance(harness.ask(prompt).error, EngineFailureError)
+    healthy = harness.ask(prompt)
+    assert healthy.done is not None
+    assert healthy.done.reused_tokens == 0
+    settle(harness)
+
+
+def test_a_cancelled_request_leaves_the_batch_within_one_step(harness: Harness) -> None:
+    victim = harness.submit(random_tokens(30, 14), max_tokens=2000)
+    other = harness.submit(random_tokens(30, 15), max_tokens=40)
+    for _ in range(3):
+        victim.next()
+    seen: list[int] = []
+
+    def step(segments: list[object]) -> None:
+        if len(seen) == 0:
+            harness.engine.cancel(victim.id)
+        seen.append(len(segments))
+
+    harness.runner.before_step = step  # type: ignore[assignment]
+    other.result()
+    assert seen[0] == 2
+    assert set(seen[1:]) == {1}
+    settle(harness)
+
+
+@pytest.mark.parametrize("phase", ["queued", "prefill", "decode"])
+def test_cancel_in_every_phase_releases_every_block(llama: Path, phase: str) -> None:
+    limits = SchedulerLimits(max_running=1, prefill_budget=32)
+    with running(llama, limits=limits) as harness:
+        blocker = harness.submit(random_tokens(20, 16), max_tokens=30) if phase == "queued" else None
+        victim = harness.submit(random_tokens(200, 17), max_tokens=500)
+        if phase == "decode":
+            victim.next()
+        elif phase == "prefill":
+            while harness.runner.computed < 64:
+                time.sleep(0.001)
+        harness.engine.cancel(victim.id)
+        if blocker is not None:
+            assert blocker.result().finish == {0: "length"}
+        settle(harness)
+        assert harness.engine.counters()["cancelled"] == 1
+
+
+def test_preempted_requests_still_answer_as_if_alone(llama: Path) -> None:
+    prompts = [random_tokens(50, 20 + i) for i in range(4)]
+    with running(llama) as roomy:
+        expected = [roomy.ask(p, max_tokens=60).tokens() for p in prompts]
+    with running(llama, blocks=16) as tight:
+        pending = [tight.submit(p, max_tokens=60) for p in prompts]
+        answers = [p.result() for p in pending]
+        assert tight.engine.counters()["preemptions"] > 0
+        assert [a.tokens() for a in answers] == expected
+        settle(tight)
+
+
+def test_what_can_never_fit_is_refused_with_both_numbers(llama: Path) -> None:
+    with running(llama, blocks=8) as harness:
+        with pytest.raises(ContextLengthError) as refused:
+            harness.submit(random_tokens(200, 30))
+        assert (refused.value.prompt_tokens, refused.value.limit) == (200, 128)
+        assert "200" in str(refused.value)
+        assert "128" in str(refused.value)
+
+
+def test_alone_and_out_of_room_ends_with_length(llama: Path) -> None:
+    with running(llama, blocks=8) as harness:
+        answer = harness.ask(random_tokens(100, 31), max_tokens=1000)
+        assert answer.finish == {0: "length"}
+        assert answer.done is not None
+        assert 27 <= answer.done.completion_tokens <= 29
+        settle(harness)
+
+
+def test_choices_fork_off_one_prefill_and_each_equals_its_own_seeded_run(harness: Harness) -> None:
+    prompt = random_tokens(53, 32)
+    before = harness.runner.computed
+    answer = harness.ask(prompt, n=4, temperature=1.0, seed=5, max_tokens=20)
+    assert harness.runner.computed - before == 53 + 4 * 19
+    assert answer.done is not None
+    assert answer.done.completion_tokens == 80
+    assert len({tuple(answer.tokens(i)) for i in range(4)}) == 4
+    again = harness.ask(prompt, n=4, temperature=1.0, seed=5, max_tokens=20)
+    assert [again.tokens(i) for i in range(4)] == [answer.tokens(i) for i in range(4)]
+    settle(harness)
+
+
+def test_choices_that_do_not_fit_beside_each_other_still_all_finish(llama: Path) -> None:
+    with running(llama, blocks=10) as harness:
+        answer = harness.ask(random_tokens(60, 33), n=6, temperature=1.0, seed=1, max_tokens=40)
+        assert set(answer.finish.values()) == {"length"}
+        assert sorted(len(answer.tokens(i)) for i in range(6)) == [40] * 6
+        settle(harness)
+
+
+def test_the_queue_is_bounded(llama: Path) -> None:
+    limits = SchedulerLimits(max_running=1, max_waiting=2)
+    with running(llama, limits=limits) as harness:
+        pending = [harness.submit(random_tokens(10, 40 + i), max_tokens=50) for i in range(3)]
+        with pytest.raises(EngineOverloadedError):
+            harness.submit(random_tokens(10, 50))
+        for each in pending:
+            each.result()
+        assert harness.ask(random_tokens(10, 50)).done is not None
+
+
+def test_stopping_ends_what_runs_with_not_ready_and_refuses_more(llama: Path) -> None:
+    with running(llama) as harness:
+        pending = harness.submit(random_tokens(10, 60), max_tokens=2000)
+        pending.next()
+        harness.engine.stop()
+        assert isinstance(pending.result().error, EngineNotReadyError)
+        with pytest.raises(EngineNotReadyError):
+            harness.submit(random_tokens(10, 61))
+
+
+def test_a_choice_can_be_finished_early_and_the_rest_goes_on(harness: Harness) -> None:
+    pending = harness.submit(random_tokens(30, 62), n=2, temperature=1.0, seed=3, max_tokens=60)
+    while not isinstance(item := pending.next(), Output) or item.index != 1:
+        pass
+    harness.engine.finish_choice(pending.id, 1)
+    answer = pending.result()
+    assert answer.finish == {0: "length", 1: "stop"}
+    assert len(answer.tokens(0)) == 60
+    assert len(answer.tokens(1)) < 60
+
+
+def test_stop_strings_and_stop_tokens_end_a_choice(harness: Harness) -> None:
+    prompt = random_tokens(30, 63)
+    plain = harness.ask(prompt, max_tokens=30)
+    text, token = plain.texts[0], plain.tokens()[5]
+    needle = text[4:6]
+    stopped = harness.ask(prompt, max_tokens=30, stop=(needle,))
+    assert stopped.finish == {0: "stop"}
+    assert stopped.texts[0] == text[: text.index(needle)]
+    by_token = harness.ask(prompt, max_tokens=30, stop_token_ids=(token,))
+    assert by_token.finish == {0: "stop"}
+    assert len(by_token.tokens()) == plain.tokens().index(token) + 1
+
+
+def test_many_mixed_requests_answer_as_alone_and_leak_nothing(llama: Path) -> None:
+    """64 at once, shared prefixes, some cancelled: greedy answers equal solo ones up to the first near-tie."""
+    prefixes = [random_tokens(40 + 37 * i, 70 + i) for i in range(5)]
+    prompts = [np.append(prefixes[i % 5], random_tokens(i % 23, 100 + i)) for i in range(64)]
+    with running(llama, blocks=512) as solo:
+        expected = []
+        for prompt in prompts:
+            solo.cache.flush()
+            expected.append(solo.ask(prompt, max_tokens=24, logprobs=2))
+    limits = SchedulerLimits(prefill_budget=96, prefill_budget_decoding=48, max_running=24)
+    with running(llama, blocks=160, limits=limits) as harness:
+        pending = [harness.submit(prompt, max_tokens=24, logprobs=2) for prompt in prompts]
+        cancelled = set(range(3, 64, 7))
+        for number in cancelled:
+            harness.engine.cancel(pending[number].id)
+        for number, each in enumerate(pending):
+            if number in cancelled:
+                continue
+            answer = each.result()
+            assert answer.done is not None, answer.error
+            assert_same_up_to_near_tie(
+                harness, prompts[number], expected[number].logprobs[0], answer.logprobs[0]
+            )
+        settle(harness)
+        assert harness.cache.stats().free + harness.cache.stats().cached == 160
+
+
+def assert_same_up_to_near_tie(harness: Harness, prompt: object, solo: list, batched: list) -> None:  # type: ignore[type-arg]
+    for alone, together in zip(solo, batched, strict=True):
+        if alone.token_id == together.token_id:
+            continue
+        gap = alone.top[0].logprob - alone.top[1].logprob
+        assert gap < 1e-3, f"other token at a gap of {gap}"
+        return
+
+
+def test_logits_of_batched_steps_agree_with_transformers_own_forward(llama: Path) -> None:
+    """Teacher-forced over prompt and answer: every sampled row is Transformers' row within 1e-4."""
+    from transformers import AutoModelForCausalLM
+
+    reference = AutoModelForCausalLM.from_pretrained(llama, dtype=torch.float32).eval()
+    shared = random_tokens(75, 200)
+    prompts = [np.append(shared[: 20 + 11 * i], random_tokens(9, 210 + i)) for i in range(6)]
+    with running(llama, limits=SchedulerLimits(prefill_budget=50)) as harness:
+        rows = record_rows(harness)
+        pending = [harness.submit(prompt, max_tokens=16) for prompt in prompts]
+        answers = [each.result() for each in pending]
+    for prompt, answer, each in zip(prompts, answers, pending, strict=True):
+        whole = np.append(prompt, np.array(answer.tokens(), dtype=np.int32))
+        with torch.inference_mode():
+            expected = reference(torch.from_numpy(whole.astype(np.int64))[None]).logits[
+                0, len(prompt) - 1 : -1
+            ]
+        seen = torch.stack(rows[each.id])
+        assert seen.shape == expected.shape
+        assert (seen - expected).abs().max() / expected.abs().max() <= 1e-4
+
+
+def record_rows(harness: Harness) -> dict[str, list[torch.Tensor]]:
+    """Collects, for each request, the logits its tokens were sampled from."""
+    rows: dict[str, list[torch.Tensor]] = {}
+    loop = harness.engine._loop
+    original = loop._sample
+
+    def sample(logits: torch.Tensor, leaders: list) -> None:  # type: ignore[type-arg]
+        for row, leader in zip(logits, leaders, strict=True):
+            rows.setdefault(leader.request.request_id, []).append(row.clone())
+        original(logits, leaders)
+
+    loop._sample = sample  # type: ignore[method-assign, assignment]
+    return rows
