@@ -63,7 +63,7 @@ def _hub_folder(name: str, revision: str | None, trust_remote_code: bool, progre
 def _local_folder(name: str) -> ModelFolder | None:
     """The folder `name` means, or None where it can only be a name at the hub."""
     path = Path(name).expanduser()
-    if path.is_dir():
+    if name.strip() and path.is_dir():
         path = path.resolve()
         return ModelFolder(path, path, path.name, "folder", None)
     if path.is_file():
