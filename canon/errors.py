@@ -1,0 +1,26 @@
+"""What canon refuses.
+
+CanonError
+ +- ModelFolderError   the model's folder cannot be used: a file is missing, unreadable, or a template does not compile
+ +- TemplateError      one request cannot be turned into prompt tokens; `param` names the part of it that is at fault
+"""
+
+
+class CanonError(Exception):
+    """Root of everything canon raises on purpose."""
+
+
+class ModelFolderError(CanonError):
+    """The model's folder has no usable tokenizer or chat template; the operator has to mend it."""
+
+
+class TemplateError(CanonError):
+    """A request that this model's chat template or tokenizer cannot take.
+
+    `param` is the request's path at fault, for example `messages[2].content[0]`, or None where no part is to blame.
+    """
+
+    def __init__(self, message: str, param: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.param = param

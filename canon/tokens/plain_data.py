@@ -1,0 +1,87 @@
+"""A request's data as templates may see it: plain JSON values, copied, with every string checked."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from canon.errors import TemplateError
+from canon.tokens.lexemes import NumberLexeme
+from canon.tokens.limits import ChatLimits
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+class PlainCopy:
+    """Copies values out of one request, counting its characters.
+
+    Templates then cannot reach an object of ours, and nothing they see changes under them.
+    """
+
+    def __init__(self, limits: ChatLimits) -> None:
+        self._limits = limits
+        self._characters = 0
+
+    def copy(self, value: Any, path: str) -> Any:
+        """Raises `TemplateError` for what JSON does not have, lone surrogates, and sizes past the limits."""
+        return self._copy(value, path, self._limits.depth)
+
+    def _copy(self, value: Any, path: str, depth: int) -> Any:
+        if isinstance(value, str):
+            return self._text(value, path)
+        if value is None or isinstance(value, bool | int | float):
+            return value
+        if depth == 0:
+            raise TemplateError(f"nested more than {self._limits.depth} levels deep", path)
+        if isinstance(value, Mapping):
+            return {
+                self._key(key, path): self._copy(item, f"{path}.{key}", depth - 1)
+                for key, item in value.items()
+            }
+        if isinstance(value, list | tuple):
+            return [self._copy(item, f"{path}[{i}]", depth - 1) for i, item in enumerate(value)]
+        raise TemplateError(f"{type(value).__name__} is not a JSON value", path)
+
+    def _key(self, key: Any, path: str) -> str:
+        if not isinstance(key, str):
+            raise TemplateError("a name in an object must be a string", path)
+        return self._text(key, path)
+
+    def _text(self, text: str, path: str) -> str:
+        if not text.isascii():
+            check_surrogates(text, path)
+        self._characters += len(text)
+        if self._characters > self._limits.characters:
+            raise TemplateError(f"the request has more than {self._limits.characters} characters", path)
+        return text if type(text) is str else str.__str__(text)
+
+
+def check_surrogates(text: str, path: str) -> None:
+    """Lone surrogates have no UTF-8 and hence no tokens."""
+    if found := _SURROGATE.search(text):
+        raise TemplateError(f"lone surrogate U+{ord(found[0]):04X} at character {found.start()}", path)
+
+
+def strings(value: Any) -> Iterator[str]:
+    """Every string in `value`, names in objects included."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, NumberLexeme):
+        yield value.lexeme
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield key
+            yield from strings(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from strings(item)
+
+
+def map_strings(value: Any, change: Callable[[str], str]) -> Any:
+    """`value` with every string replaced by `change(string)`, names in objects included."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, dict):
+        return {change(key): map_strings(item, change) for key, item in value.items()}
+    if isinstance(value, list):
+        return [map_strings(item, change) for item in value]
+    return value

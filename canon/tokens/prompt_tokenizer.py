@@ -1,0 +1,238 @@
+"""A model's chat template and tokenizer: requests in, token ids out."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from canon.errors import TemplateError
+from canon.tokens.conversation import ConversationForm
+from canon.tokens.dropped import refuse_dropped
+from canon.tokens.encoder import PromptEncoder
+from canon.tokens.lexemes import has_lexemes
+from canon.tokens.limits import ChatLimits
+from canon.tokens.memo import EncodingMemo
+from canon.tokens.model_folder import ModelFolder, read_model_folder
+from canon.tokens.plain_data import PlainCopy, check_surrogates
+from canon.tokens.rendering import Conversation, RenderedChat, render_controlled, render_text, role_names
+from canon.tokens.sandbox import RenderClock
+from canon.tokens.stand_ins import ControlTokens
+from canon.tokens.surround import Surround
+from canon.tokens.template import ChatTemplate
+from canon.tokens.thinking import ends_in_reasoning, find_thinking_tags
+from canon.tokens.tokenizer_set import TokenizerSet
+from canon.tokens.traits import find_traits, takes_part_kind
+
+ControlTokensInContent = Literal["text", "allow"]
+
+# What a client may not set through template variables: the call's own parameters.
+_RESERVED = frozenset(
+    (
+        "add_generation_prompt",
+        "chat_template",
+        "continue_final_message",
+        "conversation",
+        "messages",
+        "tokenize",
+        "tools",
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ChatPrompt:
+    """A rendered chat and its tokens."""
+
+    ids: NDArray[np.int32]  # [prompt tokens], read-only
+    text: str
+    starts_in_reasoning: bool  # the text ends inside an opened thinking tag
+
+
+class _Chat:
+    """One template with all that is known about it."""
+
+    def __init__(
+        self, source: str, folder: ModelFolder, tokenizers: TokenizerSet, limits: ChatLimits
+    ) -> None:
+        self.template = ChatTemplate(source, folder.variables, limits)
+        self.tokens = ControlTokens(tokenizers.special_ids, self.template, folder.variables)
+        self.traits = find_traits(self.template)
+        takes_part = lru_cache(maxsize=64)(
+            lambda kind: takes_part_kind(self.template, {"type": kind, kind: ""})
+        )
+        self.form = ConversationForm(
+            self.traits, role_names(self.template), lambda part: takes_part(str(part["type"])), limits
+        )
+
+
+class PromptTokenizer:
+    """Renders chats with the model's own template and encodes text. Thread-safe; CPU-bound, so call it off the loop.
+
+    Special tokens written in messages, tools or template variables stay text, unless `control_tokens_in_content` is
+    "allow". Added tokens that are not special (Qwen's `<tool_call>`) are words of the vocabulary like others and keep
+    their ids wherever they stand.
+    """
+
+    def __init__(
+        self,
+        folder: ModelFolder,
+        *,
+        chat_template: str | None = None,
+        control_tokens_in_content: ControlTokensInContent = "text",
+        limits: ChatLimits | None = None,
+        memo_bytes: int = 64 * 1024 * 1024,
+    ) -> None:
+        self._limits = limits or ChatLimits()
+        self._folder = folder
+        self._allow_control = control_tokens_in_content == "allow"
+        self._tokenizers = TokenizerSet(folder)
+        self._encoder = PromptEncoder(self._tokenizers, EncodingMemo(memo_bytes))
+        self._surround = Surround(self._tokenizers.plain)
+        self._chat, self._tool_chat = self._chats(chat_template)
+
+    @classmethod
+    def from_folder(
+        cls,
+        folder: Path,
+        *,
+        chat_template: str | None = None,
+        control_tokens_in_content: ControlTokensInContent = "text",
+        limits: ChatLimits | None = None,
+        memo_bytes: int = 64 * 1024 * 1024,
+    ) -> "PromptTokenizer":
+        """Reads a model's folder (Hugging Face layout). Raises `ModelFolderError`.
+
+        `chat_template` is the operator's: a template, or the name of one that the folder has. `memo_bytes` bounds
+        the memory of what was encoded.
+        """
+        return cls(
+            read_model_folder(folder),
+            chat_template=chat_template,
+            control_tokens_in_content=control_tokens_in_content,
+            limits=limits,
+            memo_bytes=memo_bytes,
+        )
+
+    def _chats(self, chat_template: str | None) -> tuple[_Chat | None, _Chat | None]:
+        """The template for chats, and the one for chats with tools."""
+        templates = dict(self._folder.templates)
+        if chat_template is not None:
+            templates = {"default": templates.get(chat_template, chat_template)}
+        made = {
+            name: _Chat(templates[name], self._folder, self._tokenizers, self._limits)
+            for name in ("default", "tool_use")
+            if name in templates
+        }
+        default = made.get("default")
+        return default, made.get("tool_use", default)
+
+    @property
+    def has_chat_template(self) -> bool:
+        return self._chat is not None
+
+    @property
+    def accepts_tools(self) -> bool:
+        """Does the template do anything with tools?"""
+        return self._tool_chat is not None and self._tool_chat.traits.takes_tools
+
+    @cached_property
+    def thinking_tags(self) -> tuple[str, str] | None:
+        """The opening and the closing tag, where the template or the vocabulary has a pair."""
+        source = self._chat.template.source if self._chat else ""
+        return find_thinking_tags(source, {token.content for token in self._tokenizers.added.values()})
+
+    def chat(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        *,
+        add_generation_prompt: bool = True,
+        continue_final_message: bool = False,
+        template_kwargs: Mapping[str, Any] | None = None,
+        scope: str = "",
+    ) -> ChatPrompt:
+        """Messages and tools in OpenAI's form to a prompt. Raises `TemplateError` for what the model cannot take.
+
+        Encodings are shared only within one `scope`.
+        """
+        if continue_final_message and add_generation_prompt:
+            raise TemplateError(
+                "continue_final_message and add_generation_prompt exclude each other",
+                "continue_final_message",
+            )
+        chat = self._tool_chat if tools else self._chat
+        if chat is None:
+            raise TemplateError("this model has no chat template", "messages")
+        copy = PlainCopy(self._limits)
+        conversation = Conversation(
+            messages=chat.form.messages(messages, copy),
+            tools=chat.form.tools(tools, copy),
+            extra=self._extra(template_kwargs or {}, copy),
+            add_generation_prompt=add_generation_prompt,
+            continue_final_message=continue_final_message,
+        )
+        rendered = self._render(chat, conversation, [str(message["role"]) for message in messages])
+        return ChatPrompt(
+            ids=self._encode_rendered(rendered, scope),
+            text=rendered.text,
+            starts_in_reasoning=ends_in_reasoning(
+                rendered.text, self.thinking_tags, _continued(conversation)
+            ),
+        )
+
+    def _extra(self, template_kwargs: Mapping[str, Any], copy: PlainCopy) -> dict[str, Any]:
+        for name in template_kwargs:
+            if name in _RESERVED or name in self._folder.variables:
+                raise TemplateError(
+                    f"{name!r:.60} cannot be set by a request", f"chat_template_kwargs.{name}"
+                )
+        extra: dict[str, Any] = copy.copy(template_kwargs, "chat_template_kwargs")
+        return extra
+
+    def _render(self, chat: _Chat, conversation: Conversation, roles: list[str]) -> RenderedChat:
+        clock = chat.template.clock(keep_lexemes=has_lexemes(list(conversation.messages)))
+
+        def render(what: Conversation, clock: RenderClock = clock) -> str:
+            return render_text(chat.template, what, clock)
+
+        text = render(conversation)
+        refuse_dropped(conversation, text, render, roles)
+        if self._allow_control:
+            return RenderedChat(text, [], suspicious=False)
+        return render_controlled(chat.template, conversation, chat.tokens, text, clock)
+
+    def _encode_rendered(self, rendered: RenderedChat, scope: str) -> NDArray[np.int32]:
+        check_surrogates(rendered.text, "messages")
+        if self._allow_control:
+            return self._encoder.encode(rendered.text, scope)
+        return self._encoder.encode_controlled(
+            rendered.text, rendered.control, scope, suspicious=rendered.suspicious
+        )
+
+    def encode(self, text: str, *, add_special_tokens: bool = True, scope: str = "") -> NDArray[np.int32]:
+        """int32 [tokens], as the tokenizer itself encodes `text`; special tokens in it act as such.
+
+        Raises `TemplateError` (param `prompt`) for lone surrogates and for texts past the limit.
+        """
+        if len(text) > self._limits.characters:
+            raise TemplateError(f"the prompt is longer than {self._limits.characters} characters", "prompt")
+        check_surrogates(text, "prompt")
+        ids = self._encoder.encode(text, scope)
+        return self._surround.around(ids) if add_special_tokens else ids
+
+    def decode(self, ids: ArrayLike, *, skip_special_tokens: bool = False) -> str:
+        """The text of `ids`, [tokens]."""
+        listed = np.asarray(ids, dtype=np.int64).tolist()
+        return self._tokenizers.plain.decode(listed, skip_special_tokens=skip_special_tokens)
+
+
+def _continued(conversation: Conversation) -> str | None:
+    """The assistant's text that the model is to go on from."""
+    if not conversation.continue_final_message:
+        return None
+    content = conversation.messages[-1].get("content")
+    return content if isinstance(content, str) else "".join(part.get("text", "") for part in content or ())
