@@ -2,10 +2,6 @@
 
 import hashlib
 import json
-import os
-import subprocess
-import sys
-import textwrap
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -15,6 +11,7 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
+from tests.processes import run_python
 from tests.tiny_models import Arch
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -133,14 +130,8 @@ def resolve_in_process(hub: Hub, home: Path, name: str, **environ: str) -> dict[
             result = {"error": type(error).__name__, "text": str(error)}
         print(json.dumps(result | {"progress": "; ".join(lines)}))
     """
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code), name, str(home / "kvgate")],
-        env=os.environ | {"PYTHONPATH": os.getcwd(), "HF_ENDPOINT": hub.url, "HF_HOME": str(home), **environ},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
+    urls = {"HF_ENDPOINT": hub.url, "HF_HOME": str(home)}
+    done = run_python(code, name, str(home / "kvgate"), **urls | environ)
     assert done.returncode == 0, done.stderr
     result: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
     return result

@@ -1,0 +1,18 @@
+"""Python in a process of its own, for what must be killed, or must import anew."""
+
+import os
+import subprocess
+import sys
+import textwrap
+
+
+def run_python(code: str, *args: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    """Run `code` with `args` in sys.argv and `environ` added to the environment; wait for its end."""
+    return subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code), *args],
+        env=os.environ | {"PYTHONPATH": os.getcwd()} | environ,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
