@@ -1,0 +1,79 @@
+"""The HTTP surface: FastAPI for routes and docs, plain ASGI where bytes stream."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import cast
+
+from fastapi import FastAPI, Request
+from fastapi.responses import Response
+from starlette.exceptions import HTTPException
+from starlette.routing import Route
+
+from engine_adapters.base import EngineAdapter
+from gateway.chat import chat_job
+from gateway.completions import completions_job
+from gateway.endpoint import GenerationEndpoint, InFlight
+from gateway.errors import ApiError
+from gateway.jobs import JobContext
+from gateway.models import ModelRoutes
+from gateway.openapi import document_generation
+from gateway.prompts import PromptSource, PromptThreads
+from gateway.served import Backend, Served
+from gateway.settings import GatewaySettings
+from gateway.transport.answer import json_response
+from gateway.transport.request_context import RequestContext
+
+
+def create_app(
+    engine: EngineAdapter, prompts: PromptSource, settings: GatewaySettings | None = None
+) -> FastAPI:
+    """The app over an engine that is loaded already."""
+    return create_app_over(Served(Backend(engine, prompts)), settings)
+
+
+def create_app_over(served: Served, settings: GatewaySettings | None = None) -> FastAPI:
+    """The app over a model that may still be loading; `served.put()` makes it ready."""
+    settings = settings or GatewaySettings()
+    threads = PromptThreads(settings)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        yield
+        threads.close()
+
+    app = FastAPI(title="kvgate", docs_url=None, redoc_url=None, redirect_slashes=False, lifespan=lifespan)
+    app.add_middleware(RequestContext)
+    app.add_exception_handler(ApiError, _answer_api_error)
+    app.add_exception_handler(HTTPException, _answer_http_exception)
+    _add_model_routes(app, ModelRoutes(served, settings))
+    context = JobContext(served, threads, settings)
+    in_flight = InFlight()
+    for path, make_job in (("/v1/chat/completions", chat_job), ("/v1/completions", completions_job)):
+        endpoint = GenerationEndpoint(make_job, context, in_flight)
+        app.router.routes.append(Route(path, endpoint=endpoint, methods=["POST"]))
+    document_generation(app)
+    return app
+
+
+def _add_model_routes(app: FastAPI, routes: ModelRoutes) -> None:
+    app.add_api_route("/health", routes.health, methods=["GET"])
+    app.add_api_route("/ready", routes.ready, methods=["GET"])
+    app.add_api_route("/v1/models", routes.list_models, methods=["GET"])
+    # Names may hold slashes, as Hugging Face names do.
+    app.add_api_route("/v1/models/{model:path}", routes.get_model, methods=["GET"])
+
+
+async def _answer_api_error(_: Request, error: Exception) -> Response:
+    refusal = cast(ApiError, error)
+    return json_response(refusal.body(), status=refusal.status, headers=refusal.headers)
+
+
+async def _answer_http_exception(request: Request, raised: Exception) -> Response:
+    error = cast(HTTPException, raised)
+    told = {
+        404: ("There is nothing at this path.", "unknown_url"),
+        405: (f"{request.method} is not possible here.", "method_not_allowed"),
+    }
+    message, code = told.get(error.status_code, (str(error.detail), None))
+    refusal = ApiError(error.status_code, message, code=code, headers=error.headers)
+    return await _answer_api_error(request, refusal)

@@ -1,0 +1,67 @@
+"""POST /v1/chat/completions: a chat body becomes one engine request."""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from canon.errors import TemplateError
+from engine_adapters.base import GenerateRequest
+from gateway.errors import invalid
+from gateway.jobs import Job, JobContext, new_head, room_for
+from gateway.prompts import PromptSource, RenderedChat
+from gateway.transport.record import RequestRecord
+from gateway.wire.answers import AnswerHead, StreamedAnswer, WholeAnswer
+from gateway.wire.chat_answer import WholeChat
+from gateway.wire.chat_body import ChatBody, check_chat, grammar, tool_options
+from gateway.wire.chat_stream import ChatStream
+from gateway.wire.sampling import sampling_params
+from gateway.wire.validation import validate
+
+
+async def chat_job(body: Mapping[str, Any], size: int, context: JobContext, record: RequestRecord) -> Job:
+    """Check, render and encode a chat; raises ApiError for everything that is wrong with it."""
+    chat = validate(ChatBody, body)
+    record.model, record.stream = chat.model[:200], bool(chat.stream)
+    backend = context.served.find(chat.model)
+    check_chat(chat, context.settings)
+    able = backend.capabilities()
+    tools = tool_options(chat, body.get("tools"), can_parse=able.tool_parser is not None)
+    prompt = await context.threads.encode(size, partial(_render, backend.prompts, chat, body))
+    record.prompt_tokens = len(prompt.ids)
+    head = new_head("chatcmpl", able.model, chat.n or 1)
+    request = GenerateRequest(
+        request_id=head.id,
+        route="chat",
+        model=able.model,
+        prompt_ids=prompt.ids,
+        sampling=sampling_params(
+            chat,
+            max_tokens=room_for(prompt.ids, able.context_length, chat.token_limit(), "messages"),
+            logprobs=chat.wanted_logprobs(),
+            grammar=grammar(chat),
+        ),
+        tools=tools,
+        starts_in_reasoning=prompt.starts_in_reasoning,
+        body=body,
+    )
+    return Job(backend.engine, (request,), _answer(chat, head))
+
+
+def _render(prompts: PromptSource, chat: ChatBody, body: Mapping[str, Any]) -> RenderedChat:
+    try:
+        return prompts.chat(
+            body["messages"],
+            body.get("tools") or None,
+            add_generation_prompt=chat.opens_turn(),
+            continue_final_message=bool(chat.continue_final_message),
+            template_kwargs=chat.template_kwargs(),
+        )
+    except TemplateError as error:
+        raise invalid(error.message, error.param, "invalid_value") from None
+
+
+def _answer(chat: ChatBody, head: AnswerHead) -> StreamedAnswer | WholeAnswer:
+    logprobs = bool(chat.logprobs)
+    if chat.stream:
+        return ChatStream(head, logprobs=logprobs, include_usage=chat.wants_usage)
+    return WholeChat(head, logprobs=logprobs)

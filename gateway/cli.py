@@ -1,0 +1,140 @@
+"""The `kvgate` command. Results go to stdout, progress to stderr; heavy modules are imported when needed."""
+
+import sys
+from enum import StrEnum
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+
+app = typer.Typer(
+    help="An OpenAI-compatible gateway that makes prefix caches hit, and proves that they hit.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+bench = typer.Typer(help="Tables of figures, each against its peer in the same run.", no_args_is_help=True)
+app.add_typer(bench, name="bench")
+
+
+class ControlTokens(StrEnum):
+    """What special tokens typed inside a message are."""
+
+    text = "text"
+    allow = "allow"
+
+
+def main() -> None:
+    """Entry point of the console script."""
+    app()
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        try:
+            print(version("kvgate"))
+        except PackageNotFoundError:
+            print("not installed")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Options that stand before a command."""
+
+
+@app.command()
+def serve(
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")
+    ] = 8000,
+    model: Annotated[
+        str | None,
+        typer.Option(help="A Hugging Face name or a local folder.", show_default="SmolLM2-135M-Instruct"),
+    ] = None,
+    served_model_name: Annotated[
+        str | None, typer.Option(help="The name clients use.", show_default="the model's own")
+    ] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")] = "auto",
+    dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16, float16.")] = "auto",
+    kv_cache_gib: Annotated[
+        float | None,
+        typer.Option(min=0.001, help="Size of the KV pool.", show_default="from the free memory"),
+    ] = None,
+    block_size: Annotated[int, typer.Option(min=1, max=1024, help="Tokens a KV block.")] = 16,
+    threads: Annotated[int | None, typer.Option(min=1, help="CPU threads of the engine.")] = None,
+    max_body_mib: Annotated[float, typer.Option(min=0.001, help="Largest request body.")] = 16,
+    chat_template: Annotated[
+        Path | None,
+        typer.Option(exists=True, dir_okay=False, help="A Jinja file instead of the model's own."),
+    ] = None,
+    control_tokens_in_content: Annotated[
+        ControlTokens, typer.Option(help="Whether special tokens typed in a message act as such.")
+    ] = ControlTokens.text,
+    tool_parser: Annotated[
+        str | None, typer.Option(help="How tool calls are read.", show_default="found from the template")
+    ] = None,
+    trust_remote_code: Annotated[
+        bool, typer.Option("--trust-remote-code", help="Run code that comes with the model.")
+    ] = False,
+    json: Annotated[
+        bool, typer.Option("--json", help="JSON log lines, and JSON on stdout when ready.")
+    ] = False,
+) -> None:
+    """Serve one model over the OpenAI API."""
+    from engine_adapters.embedded.config import EmbeddedConfig
+    from gateway.embedded import EmbeddedOptions, load_embedded, missing_packages
+    from gateway.listener import ListenError
+    from gateway.logs import configure_logs
+    from gateway.serve import ServeOptions, Service
+    from gateway.settings import MIB, GatewaySettings
+
+    missing = missing_packages()
+    if missing:
+        _refuse(f"The embedded engine needs {', '.join(missing)}: pip install 'kvgate[embedded]'")
+    configure_logs(json=json)
+    engine = EmbeddedConfig(
+        model=model,
+        served_name=served_model_name,
+        device=device,
+        dtype=dtype,
+        kv_bytes=None if kv_cache_gib is None else int(kv_cache_gib * 1024 * MIB),
+        block_size=block_size,
+        threads=threads,
+        trust_remote_code=trust_remote_code,
+        tool_parser=tool_parser,
+    )
+    options = EmbeddedOptions(engine, chat_template, control_tokens_in_content.value)
+    settings = GatewaySettings(max_body_bytes=int(max_body_mib * MIB))
+    where = ServeOptions(host, port, json=json)
+    try:
+        status = Service(lambda progress: load_embedded(options, progress), where, settings).run()
+    except ListenError as error:
+        _refuse(str(error))
+    raise typer.Exit(status)
+
+
+@bench.command("ttft")
+def bench_ttft(
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer rounds.")] = False,
+    threads: Annotated[int | None, typer.Option(min=1, help="CPU threads of the engine.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+) -> None:
+    """Time to first token, cold and warm, against Transformers and llama.cpp."""
+    try:
+        from bench import ttft
+    except ModuleNotFoundError as error:
+        _refuse(f"The benchmark needs {error.name}: pip install 'kvgate[embedded]'")
+    if not ttft.main(json=json, quick=quick, threads=threads):
+        raise typer.Exit(1)
+
+
+def _refuse(message: str) -> NoReturn:
+    print(f"Error: {message}", file=sys.stderr)
+    raise typer.Exit(1)

@@ -1,0 +1,71 @@
+"""POST /v1/completions: every prompt of the body becomes one engine request."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine_adapters.base import GenerateRequest
+from gateway.jobs import Job, JobContext, new_head, room_for
+from gateway.prompts import PromptSource
+from gateway.transport.record import RequestRecord
+from gateway.wire.answers import AnswerHead, StreamedAnswer, WholeAnswer
+from gateway.wire.completions_answer import WholeCompletion
+from gateway.wire.completions_body import DEFAULT_MAX_TOKENS, CompletionsBody, check_completions
+from gateway.wire.completions_stream import CompletionStream
+from gateway.wire.sampling import sampling_params
+from gateway.wire.validation import validate
+
+
+async def completions_job(
+    body: Mapping[str, Any], size: int, context: JobContext, record: RequestRecord
+) -> Job:
+    """Check and encode the prompts; raises ApiError for everything that is wrong with them."""
+    wanted = validate(CompletionsBody, body)
+    record.model, record.stream = wanted.model[:200], bool(wanted.stream)
+    backend = context.served.find(wanted.model)
+    check_completions(wanted, context.settings)
+    able = backend.capabilities()
+    prompts = wanted.prompts()
+    encoded = await context.threads.encode(size, partial(_encode, backend.prompts, prompts))
+    record.prompt_tokens = sum(map(len, encoded))
+    head = new_head("cmpl", able.model, wanted.n or 1)
+    limit = wanted.max_tokens or DEFAULT_MAX_TOKENS
+    requests = [
+        GenerateRequest(
+            request_id=f"{head.id}-{index}",
+            route="completions",
+            model=able.model,
+            prompt_ids=ids,
+            sampling=sampling_params(
+                wanted,
+                max_tokens=room_for(ids, able.context_length, limit, wanted.param_of(index)),
+                logprobs=wanted.logprobs,
+            ),
+            reasoning=False,
+            body=body,
+        )
+        for index, ids in enumerate(encoded)
+    ]
+    echoes = [_text(backend.prompts, prompt) if wanted.echo else "" for prompt in prompts]
+    return Job(backend.engine, requests, _answer(wanted, head, echoes))
+
+
+def _encode(source: PromptSource, prompts: Sequence[str | list[int]]) -> list[NDArray[np.int32]]:
+    return [
+        source.encode(prompt) if isinstance(prompt, str) else np.asarray(prompt, dtype=np.int32)
+        for prompt in prompts
+    ]
+
+
+def _text(source: PromptSource, prompt: str | list[int]) -> str:
+    return prompt if isinstance(prompt, str) else source.decode(prompt)
+
+
+def _answer(wanted: CompletionsBody, head: AnswerHead, echoes: list[str]) -> StreamedAnswer | WholeAnswer:
+    logprobs = wanted.logprobs is not None
+    if wanted.stream:
+        return CompletionStream(head, echoes=echoes, logprobs=logprobs, include_usage=wanted.wants_usage)
+    return WholeCompletion(head, echoes=echoes, logprobs=logprobs)

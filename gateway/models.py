@@ -1,0 +1,58 @@
+"""GET /v1/models and /v1/models/{id}, /health and /ready."""
+
+import time
+from typing import Any
+
+from starlette.responses import Response
+
+from engine_adapters.base import Capabilities
+from engine_adapters.errors import EngineNotReadyError
+from gateway.errors import from_engine, not_ready
+from gateway.served import Served
+from gateway.settings import GatewaySettings
+from gateway.transport.answer import json_response
+
+
+class ModelRoutes:
+    """What can be asked without generating anything."""
+
+    def __init__(self, served: Served, settings: GatewaySettings) -> None:
+        self._served = served
+        self._retry_after_s = settings.retry_after_s
+        self._created = int(time.time())
+
+    async def list_models(self) -> Response:
+        """Every model that is served."""
+        try:
+            able = self._served.current().capabilities()
+        except EngineNotReadyError as error:
+            raise from_engine(error, self._retry_after_s) from None
+        return json_response({"object": "list", "data": [self._model(able)]})
+
+    async def get_model(self, model: str) -> Response:
+        """One model, or 404 `model_not_found`."""
+        try:
+            able = self._served.find(model).capabilities()
+        except EngineNotReadyError as error:
+            raise from_engine(error, self._retry_after_s) from None
+        return json_response(self._model(able))
+
+    async def health(self) -> Response:
+        """The process is alive; says nothing about the model."""
+        return json_response({"status": "ok"})
+
+    async def ready(self) -> Response:
+        """200 only while a generation would be taken."""
+        health = await self._served.health()
+        if not health.ready:
+            raise not_ready(health.detail, self._retry_after_s)
+        return json_response({"status": "ready"})
+
+    def _model(self, able: Capabilities) -> dict[str, Any]:
+        return {
+            "id": able.model,
+            "object": "model",
+            "created": self._created,
+            "owned_by": "kvgate",
+            "max_model_len": able.context_length,
+        }

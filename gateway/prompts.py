@@ -1,0 +1,71 @@
+"""Prompt ids without blocking the event loop: short prompts inline, long ones on a few threads."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gateway.settings import GatewaySettings
+
+Result = TypeVar("Result")
+
+
+class RenderedChat(Protocol):
+    """A chat as the model's own template renders it."""
+
+    @property
+    def ids(self) -> NDArray[np.int32]:
+        """Token ids, shape [prompt tokens]."""
+
+    @property
+    def starts_in_reasoning(self) -> bool:
+        """Whether the prompt ends inside an opened thinking tag."""
+
+
+class PromptSource(Protocol):
+    """What the gateway needs of a prompt tokenizer. Methods are thread-safe and may take milliseconds."""
+
+    def chat(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        *,
+        add_generation_prompt: bool = True,
+        continue_final_message: bool = False,
+        template_kwargs: Mapping[str, Any] | None = None,
+    ) -> RenderedChat:
+        """Render and encode; raises canon's TemplateError for what the template cannot take."""
+
+    def encode(self, text: str, add_special_tokens: bool = True) -> NDArray[np.int32]:
+        """Token ids of plain text."""
+
+    def decode(self, ids: Sequence[int] | NDArray[np.int32]) -> str:
+        """The text of token ids."""
+
+
+class PromptThreads:
+    """Runs long parsing, rendering and encoding on a bounded number of threads."""
+
+    def __init__(self, settings: GatewaySettings) -> None:
+        self._inline_prompt = settings.inline_prompt_bytes
+        self._inline_parse = settings.inline_parse_bytes
+        self._pool = ThreadPoolExecutor(settings.prompt_threads, thread_name_prefix="kvgate-prompt")
+
+    async def parse(self, size: int, work: Callable[[], Result]) -> Result:
+        """`work()`, which parses `size` bytes; on a thread if they are many."""
+        return work() if size <= self._inline_parse else await self._on_thread(work)
+
+    async def encode(self, size: int, work: Callable[[], Result]) -> Result:
+        """`work()`, which renders and encodes `size` bytes; on a thread if they are many."""
+        return work() if size <= self._inline_prompt else await self._on_thread(work)
+
+    async def _on_thread(self, work: Callable[[], Result]) -> Result:
+        # What still waits when its caller goes never runs.
+        return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+
+    def close(self) -> None:
+        """Take no more work and forget what waits."""
+        self._pool.shutdown(wait=False, cancel_futures=True)

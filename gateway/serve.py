@@ -1,0 +1,155 @@
+"""The life of a serving process: listen, load in the background, serve, drain, let the engine go."""
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import orjson
+import uvicorn
+import uvloop
+from starlette.types import ASGIApp
+
+from canon.errors import CanonError
+from engine_adapters.errors import EngineError
+from gateway.app import create_app_over
+from gateway.listener import is_loopback, listen, url_of
+from gateway.served import Backend, Served
+from gateway.settings import GatewaySettings
+
+log = logging.getLogger("kvgate.gateway")
+
+Progress = Callable[[str], None]
+Load = Callable[[Progress], Backend]
+
+_NO_KEYS = (
+    "WARNING: listening beyond this machine, and there is no authentication yet: "
+    "everyone who reaches this port can use the model."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ServeOptions:
+    """Where to listen and how to end."""
+
+    host: str
+    port: int
+    grace_s: float = 30.0  # how long running requests may go on after a signal to stop
+    json: bool = False  # True: say "ready" on stdout as one JSON object
+
+
+def server_config(app: ASGIApp, *, grace_s: float) -> uvicorn.Config:
+    """How every kvgate server runs its app."""
+    return uvicorn.Config(
+        app,
+        loop="uvloop",
+        http="httptools",
+        ws="none",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=75,
+        # The engine is closed at `grace_s`, which ends every stream with an error event; this is for what is left.
+        timeout_graceful_shutdown=int(grace_s) + 5,
+    )
+
+
+class GatewayServer(uvicorn.Server):
+    """A server that refuses new work while it drains and closes the engine before it ends."""
+
+    def __init__(self, config: uvicorn.Config, served: Served, grace_s: float) -> None:
+        super().__init__(config)
+        self._served = served
+        self._grace_s = grace_s
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        backend = self._served.withdraw("it is shutting down")
+        drained = asyncio.Event()
+        closing = asyncio.create_task(self._close(backend, drained))
+        await super().shutdown(sockets)
+        drained.set()
+        await closing
+
+    async def _close(self, backend: Backend | None, drained: asyncio.Event) -> None:
+        if backend is None:
+            return
+        try:
+            async with asyncio.timeout(self._grace_s):
+                await drained.wait()
+        except TimeoutError:
+            log.warning("requests still run after the grace period; they are ended now")
+        await backend.engine.aclose()
+
+
+class Service:
+    """One serving process."""
+
+    def __init__(self, load: Load, options: ServeOptions, settings: GatewaySettings) -> None:
+        self._load = load
+        self._options = options
+        self._started = time.perf_counter()
+        self._served = Served()
+        app = create_app_over(self._served, settings)
+        config = server_config(app, grace_s=options.grace_s)
+        self._server = GatewayServer(config, self._served, options.grace_s)
+        self._loader = threading.Thread(target=self._load_model, name="kvgate-load", daemon=True)
+        self._failed = False
+
+    def run(self) -> int:
+        """Serve until a signal; the process's exit status. Raises ListenError before anything is loaded."""
+        listener = listen(self._options.host, self._options.port)
+        self._url = url_of(listener)
+        if not is_loopback(listener):
+            print(_NO_KEYS, file=sys.stderr, flush=True)
+        # The server raises the signal again when it has drained; by then it has had its effect.
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: None)
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(self._serve(listener))
+        if self._loader.is_alive():
+            # A model half loaded cannot be stopped, and waiting for it would hold up the exit.
+            sys.stderr.flush()
+            os._exit(0)
+        return 1 if self._failed else 0
+
+    async def _serve(self, listener: socket.socket) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._progress(f"listening on {self._url}, loading the model")
+        self._loader.start()
+        await self._server.serve(sockets=[listener])
+
+    def _load_model(self) -> None:
+        try:
+            backend = self._load(self._progress)
+        except (EngineError, CanonError, OSError) as error:
+            self._give_up(str(error))
+        except Exception:
+            log.exception("loading failed")
+            self._give_up("the model could not be loaded")
+        else:
+            self._loop.call_soon_threadsafe(self._become_ready, backend)
+
+    def _give_up(self, reason: str) -> None:
+        self._failed = True
+        print(f"Error: {reason}", file=sys.stderr, flush=True)
+        self._server.should_exit = True
+
+    def _become_ready(self, backend: Backend) -> None:
+        self._served.put(backend)
+        model = backend.capabilities().model
+        base_url = f"{self._url}/v1"
+        self._progress(f"ready on {base_url} model={model}")
+        if self._options.json:
+            seconds = round(time.perf_counter() - self._started, 3)
+            line = {"ready": True, "base_url": base_url, "model": model, "seconds": seconds}
+            print(orjson.dumps(line).decode(), flush=True)
+
+    def _progress(self, line: str) -> None:
+        elapsed = time.perf_counter() - self._started
+        print(f"[{elapsed:6.1f} s] {line}", file=sys.stderr, flush=True)

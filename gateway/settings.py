@@ -1,0 +1,25 @@
+"""What an operator may set about the HTTP surface. Every bound of the gateway is a field here."""
+
+from dataclasses import dataclass
+
+MIB = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class GatewaySettings:
+    """Bounds and periods. Sizes are bytes and periods seconds, where the name does not say otherwise."""
+
+    max_body_bytes: int = 16 * MIB  # one request's body
+    body_timeout_s: float = 60.0  # how long a client may take to send its body
+    max_in_flight: int = 1024  # requests being read, waiting or generating; more get 429
+    max_choices: int = 128  # prompts times n, in one request
+    max_stops: int = 16  # stop strings in one request
+    prompts_at_once: int = 8  # engine requests one completions request runs at the same time
+    max_queued_events: int = 256  # events of one request read from the engine and not yet written
+    keepalive_s: float = 10.0  # an SSE comment is sent after this long without a frame
+    write_stall_s: float = 300.0  # a client that takes no byte for this long is dropped
+    cancel_wait_s: float = 5.0  # how long a cancelled request may take to leave the engine
+    inline_prompt_bytes: int = 20_000  # larger prompts are rendered and encoded off the event loop
+    inline_parse_bytes: int = 256 * 1024  # larger bodies are parsed off the event loop
+    prompt_threads: int = 2  # threads which do that
+    retry_after_s: int = 2  # what Retry-After says with 429 and 503

@@ -1,0 +1,31 @@
+"""Whole JSON answers."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+from starlette.responses import Response
+from starlette.types import Send
+
+from gateway.errors import ApiError
+
+
+def json_response(
+    body: Mapping[str, Any], *, status: int = 200, headers: Mapping[str, str] | None = None
+) -> Response:
+    """One complete JSON answer, for routes."""
+    return Response(orjson.dumps(body), status, headers, media_type="application/json")
+
+
+async def send_json(
+    send: Send, body: Mapping[str, Any], *, status: int = 200, headers: Mapping[str, str] | None = None
+) -> None:
+    """Send one complete JSON answer as plain ASGI messages."""
+    response = json_response(body, status=status, headers=headers)
+    await send({"type": "http.response.start", "status": status, "headers": response.raw_headers})
+    await send({"type": "http.response.body", "body": response.body})
+
+
+async def send_error(send: Send, error: ApiError) -> None:
+    """Send `error` as the complete answer."""
+    await send_json(send, error.body(), status=error.status, headers=error.headers)

@@ -1,0 +1,91 @@
+"""A request's body: read within bounds, parsed, and refused in words when it is not a JSON object."""
+
+import asyncio
+from typing import Any
+
+import orjson
+from starlette.types import Receive, Scope
+
+from gateway.errors import ApiError, ClientGoneError, invalid
+from gateway.settings import GatewaySettings
+
+MAX_DEPTH = 128  # levels of objects and arrays; templates and grammars recurse over what they are given
+
+
+async def read_body(scope: Scope, receive: Receive, settings: GatewaySettings) -> bytes:
+    """All bytes of the body.
+
+    Raises:
+        ApiError: 413 as soon as it is known to be too large, 408 when it takes too long, 415 when compressed.
+        ClientGoneError: the client left while it sent.
+    """
+    headers = dict(scope["headers"])
+    _check_headers(headers, settings)
+    chunks: list[bytes] = []
+    size = 0
+    try:
+        async with asyncio.timeout(settings.body_timeout_s):
+            while True:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise ClientGoneError("left while sending its body")
+                chunk = message.get("body", b"")
+                size += len(chunk)
+                if size > settings.max_body_bytes:
+                    raise _too_large(settings, headers)
+                chunks.append(chunk)
+                if not message.get("more_body", False):
+                    break
+    except TimeoutError:
+        wait = f"{settings.body_timeout_s:g}"
+        headers_out = {"connection": "close"}
+        raise ApiError(408, f"The body did not arrive within {wait} s.", headers=headers_out) from None
+    return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+
+def _check_headers(headers: dict[bytes, bytes], settings: GatewaySettings) -> None:
+    encoding = headers.get(b"content-encoding", b"identity").strip().lower()
+    if encoding not in (b"identity", b""):
+        raise ApiError(415, "Compressed request bodies are not supported.", code="unsupported_encoding")
+    length = headers.get(b"content-length", b"")
+    if length.isdigit() and int(length[:20]) > settings.max_body_bytes:
+        raise _too_large(settings, headers)
+
+
+def _too_large(settings: GatewaySettings, headers: dict[bytes, bytes]) -> ApiError:
+    # A client that waits for "100 Continue" may never send the body, so this connection has no next request.
+    waits = headers.get(b"expect", b"").lower() == b"100-continue"
+    message = f"The body is larger than {settings.max_body_bytes} bytes."
+    closing = {"connection": "close"} if waits else None
+    return ApiError(413, message, code="request_too_large", headers=closing)
+
+
+def parse_object(raw: bytes) -> dict[str, Any]:
+    """The JSON object in `raw`; raises ApiError 400 saying where the text stops being one."""
+    try:
+        body = orjson.loads(raw)
+    except orjson.JSONDecodeError as error:
+        message = f"The body is not valid JSON: {error}"
+        raise invalid(message, code="invalid_json") from None
+    if not isinstance(body, dict):
+        kind = {list: "an array", str: "a string", bool: "a boolean", type(None): "null"}.get(
+            type(body), "a number"
+        )
+        raise invalid(f"The body must be a JSON object, not {kind}.", code="invalid_type")
+    if _deeper_than(body, MAX_DEPTH):
+        raise invalid(f"The body is nested deeper than {MAX_DEPTH} levels.", code="invalid_json")
+    return body
+
+
+def _deeper_than(value: object, limit: int) -> bool:
+    level: list[Any] = [value]
+    for _ in range(limit):
+        level = [
+            child
+            for node in level
+            for child in (node.values() if type(node) is dict else node)
+            if type(child) is dict or type(child) is list
+        ]
+        if not level:
+            return False
+    return True

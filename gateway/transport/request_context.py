@@ -1,0 +1,60 @@
+"""The outermost middleware: an id for every answer, an access line for every request, no leaked internals."""
+
+import logging
+import re
+import uuid
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from gateway.errors import ClientGoneError, StreamAbortedError, internal
+from gateway.transport.answer import send_error
+from gateway.transport.record import RequestRecord, attach, log_unexpected
+
+access = logging.getLogger("kvgate.access")
+
+_CLIENT_ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
+_GONE_STATUS = 499
+
+
+class RequestContext:
+    """Gives each request an `x-request-id` (the client's own where it is a plain word) and records it."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        record = RequestRecord(id=_request_id(scope), method=scope["method"], path=scope["path"])
+        attach(scope, record)
+        header = (b"x-request-id", record.id.encode())
+
+        async def send_with_id(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                record.status = message["status"]
+                message = {**message, "headers": [*message.get("headers", ()), header]}
+            await send(message)
+
+        try:
+            await self._app(scope, receive, send_with_id)
+        except StreamAbortedError:
+            # Returning without completing the answer makes the server cut the connection.
+            record.outcome = "aborted"
+        except ClientGoneError:
+            record.outcome = "client_gone"
+            record.status = record.status or _GONE_STATUS
+        except Exception as error:  # noqa: BLE001  the last one who can still answer
+            record.outcome = "failed"
+            log_unexpected(record, error)
+            if record.status is None:
+                await send_error(send_with_id, internal())
+        finally:
+            access.info("request", extra={"fields": record.fields()})
+
+
+def _request_id(scope: Scope) -> str:
+    for name, value in scope["headers"]:
+        if name == b"x-request-id" and _CLIENT_ID.fullmatch(value):
+            return str(value.decode())
+    return f"req_{uuid.uuid4().hex}"

@@ -1,0 +1,1 @@
+"""OpenAI's wire forms: what a body may hold, and how an engine's events become answers."""
