@@ -11,13 +11,22 @@ import psutil
 import torch
 
 from cache_core.device_tier import DeviceTier, block_bytes
-from engine_adapters.embedded.attention import STEP_KEYWORD, AttentionBackend, Segment, Step, TorchBackend
+from engine_adapters.embedded.attention import (
+    STEP_KEYWORD,
+    AttentionBackend,
+    NativeBackend,
+    Segment,
+    Step,
+    TorchBackend,
+)
+from engine_adapters.embedded.fast_linear import speed_up_linears
 from engine_adapters.embedded.model_loading import (
     context_length,
     eos_token_ids,
     load_model,
     probe_layers,
 )
+from engine_adapters.embedded.native import load_native
 
 __all__ = ["ModelRunner", "Segment"]
 
@@ -61,7 +70,7 @@ class ModelRunner:
         self.vocab_size = int(config.get_text_config(decoder=True).vocab_size)
         self.eos_token_ids = eos_token_ids(model, folder)
         self._keeps = "logits_to_keep" in inspect.signature(model.forward).parameters
-        self.backend = backend or TorchBackend()
+        self.backend = backend or _best_backend(model, dtype, self.device)
 
     @classmethod
     def load(
@@ -141,6 +150,15 @@ class ModelRunner:
             **{STEP_KEYWORD: step},
         ).logits[0]
         return (logits if self._keeps else logits[rows]).float()
+
+
+def _best_backend(model: torch.nn.Module, dtype: torch.dtype, device: torch.device) -> AttentionBackend:
+    """The native kernels where they serve, for the model's linear layers, too."""
+    library = load_native() if NativeBackend.serves(dtype, device) else None
+    if library is None:
+        return TorchBackend()
+    speed_up_linears(model, library)
+    return NativeBackend(library)
 
 
 def _device(name: str) -> torch.device:

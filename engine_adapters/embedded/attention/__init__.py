@@ -8,6 +8,7 @@ from engine_adapters.embedded.attention.interface import (
     ModelKeywords,
     register,
 )
+from engine_adapters.embedded.attention.native_backend import NativeBackend
 from engine_adapters.embedded.attention.segment import Segment
 from engine_adapters.embedded.attention.step import AttentionBackend, Step
 from engine_adapters.embedded.attention.torch_backend import TorchBackend
@@ -19,6 +20,7 @@ __all__ = [
     "AttentionContext",
     "LayerCall",
     "ModelKeywords",
+    "NativeBackend",
     "Segment",
     "Step",
     "TorchBackend",

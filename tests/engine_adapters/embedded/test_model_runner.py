@@ -4,17 +4,23 @@ import numpy as np
 import pytest
 import torch
 
-from engine_adapters.embedded.attention import AttentionBackend, TorchBackend
+from engine_adapters.embedded.attention import AttentionBackend, NativeBackend, TorchBackend
 from engine_adapters.embedded.model_runner import Segment
+from engine_adapters.embedded.native import load_native
 from tests.engine_adapters.embedded.reference_models import ARCHITECTURES, BLOCK, Case, difference, prompt
+from tests.requirements import require_that
 
 TOLERANCE = 1e-4
-BACKENDS: dict[str, AttentionBackend] = {"torch": TorchBackend()}
 
 
-@pytest.fixture(params=sorted(BACKENDS), scope="module")
+@pytest.fixture(params=["native", "torch"], scope="module")
 def backend(request: pytest.FixtureRequest) -> AttentionBackend:
-    return BACKENDS[request.param]
+    if request.param == "torch":
+        return TorchBackend()
+    library = load_native()
+    require_that(library is not None, "the native kernels are missing: install a C++ compiler")
+    assert library is not None
+    return NativeBackend(library)
 
 
 @pytest.fixture(params=sorted(ARCHITECTURES), scope="module")
