@@ -15,6 +15,10 @@ class ReasoningTags:
     start: str = "<think>"
     end: str = "</think>"
 
+    def opened_by(self, prompt: str) -> bool:
+        """Whether a rendered prompt ends behind an opening tag, so that the model begins inside its thinking."""
+        return prompt.rstrip().endswith(self.start)
+
 
 @dataclass(frozen=True, slots=True)
 class Thought:

@@ -163,6 +163,13 @@ def test_a_bad_schema_is_the_requests_fault_and_named(schema: object) -> None:
     assert caught.value.param == "tools[1].function.parameters"
 
 
+@pytest.mark.parametrize("broken", [{"type": "custom"}, {"function": {}}, {"function": {"name": 5}}])
+def test_a_tool_that_is_no_function_is_named(broken: Mapping[str, Any]) -> None:
+    with pytest.raises(InvalidRequestError) as caught:
+        tool_parser("hermes").grammar(ToolOptions((tool("good"), broken), "required"), byte_tokenizer())
+    assert caught.value.param == "tools[1].function"
+
+
 def test_a_bad_schema_of_a_tool_that_is_not_chosen_does_no_harm() -> None:
     tools = ToolOptions((tool("bad", {"type": "nonsense"}), tool("good")), "good", named=True)
     assert tool_parser("hermes").grammar(tools, byte_tokenizer())

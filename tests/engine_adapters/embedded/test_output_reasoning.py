@@ -94,6 +94,12 @@ def test_the_tags_are_found_by_template_or_vocabulary() -> None:
     assert detect_reasoning(None, byte_tokenizer(("<think>", "</think>"))) == ReasoningTags()
 
 
+def test_a_prompt_that_ends_in_an_opening_tag_starts_inside() -> None:
+    assert ReasoningTags().opened_by("<|im_start|>assistant\n<think>\n")
+    assert not ReasoningTags().opened_by("<|im_start|>assistant\n<think>\n\n</think>\n\n")
+    assert not ReasoningTags().opened_by("what is <think>?<|im_start|>assistant\n")
+
+
 @pytest.mark.parametrize("tags", [(), ("<think>", "</think>")])
 @pytest.mark.parametrize("inside", [True, False])
 def test_a_grammar_behind_reasoning_leaves_thinking_free_and_binds_the_answer(

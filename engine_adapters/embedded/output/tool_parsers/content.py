@@ -9,17 +9,18 @@ class Content:
     """
 
     def __init__(self) -> None:
-        self._space = ""
+        self._space: list[str] = []  # held back
         self._any = False  # content has been given out
         self._call = False  # a call has been seen
 
     def push(self, text: str) -> str:
         """Take content; returns what can be given out."""
-        text = self._space + text
         kept = text.rstrip()
-        self._space = text[len(kept) :]
         if not kept:
+            self._space.append(text)
             return ""
+        before, self._space = "".join(self._space), [text[len(kept) :]]
+        kept = before + kept
         if self._call and not self._any:
             kept = kept.lstrip()
         self._any = True
@@ -31,4 +32,4 @@ class Content:
 
     def finish(self) -> str:
         """The space at the end of a text without calls."""
-        return "" if self._call else self._space
+        return "" if self._call else "".join(self._space)

@@ -33,7 +33,7 @@ def forced_tools(tools: ToolOptions) -> list[ForcedTool] | None:
     everyone = tools.choice == "required" and not tools.named
     chosen = [
         ForcedTool(json.dumps(function["name"], ensure_ascii=False), _arguments(function, at))
-        for at, function in enumerate(tool["function"] for tool in tools.tools)
+        for at, function in enumerate(_functions(tools))
         if everyone or function["name"] == tools.choice
     ]
     if not chosen:
@@ -47,6 +47,16 @@ def rules(start: str, calls: Sequence[str]) -> str:
     names = [f"call_{at}" for at in range(len(calls))]
     each = [f"{name}: {call}" for name, call in zip(names, calls, strict=True)]
     return "\n".join([f"start: {start}", "call: " + " | ".join(names), *each])
+
+
+def _functions(tools: ToolOptions) -> list[Mapping[str, Any]]:
+    functions: list[Mapping[str, Any]] = []
+    for at, tool in enumerate(tools.tools):
+        function = tool.get("function")
+        if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
+            raise InvalidRequestError("A tool must be a function with a name.", param=f"tools[{at}].function")
+        functions.append(function)
+    return functions
 
 
 def _arguments(function: Mapping[str, Any], at: int) -> str:
