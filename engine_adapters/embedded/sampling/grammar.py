@@ -21,7 +21,9 @@ SCHEMA_PARAM = "response_format.json_schema.schema"
 WHITESPACE = r"\x20|\n\x20{0,16}|\n\t{0,8}"
 
 _ANY_OBJECT = '{"type":"object"}'
-_CACHED = 128  # compiled grammars kept
+_CACHED = 128  # compiled grammars kept,
+_CACHED_TEXT = 4 * 1024 * 1024  # and the characters they were compiled from: memory goes with them
+_MAX_ITEMS = 10_000  # parser items at one position; MAX_OPTIONAL properties make about 4 each
 
 
 class GrammarMatcher:
@@ -64,11 +66,11 @@ class GrammarMatcher:
             GrammarError: the grammar does not allow it here.
         """
         if not self._machine.consume_token(token_id):
-            raise GrammarError(f"token {token_id} does not fit the grammar: {self._machine.get_error()}")
+            raise GrammarError(f"token {token_id} does not fit the grammar: {_reason(self._machine)}")
 
     def _check(self) -> None:
         if self._machine.is_error():
-            raise GrammarError(f"the grammar failed: {self._machine.get_error()}")
+            raise GrammarError(f"the grammar failed: {_reason(self._machine)}")
 
 
 class GrammarCompiler:
@@ -85,11 +87,16 @@ class GrammarCompiler:
         self._source = tokenizer
         self._vocab_size = vocab_size
         self._eos = list(eos_token_ids)
-        self._limits = LLParserLimits(verbose_errors=False)
+        self._limits = LLParserLimits(verbose_errors=False, max_items_in_row=_MAX_ITEMS)
         self._cache: OrderedDict[str, LLMatcher] = OrderedDict()
         self._lock = threading.Lock()  # for the cache
         self._tokenizer: LLTokenizer | None = None
         self._tokenizer_lock = threading.Lock()
+
+    @property
+    def cached(self) -> int:
+        """How many compiled grammars are kept."""
+        return len(self._cache)
 
     def compile(self, spec: GrammarSpec, param: str = SCHEMA_PARAM) -> GrammarMatcher:
         """A new matcher for `spec`, at its start. Properties come in the schema's order.
@@ -117,18 +124,21 @@ class GrammarCompiler:
                 self._cache.move_to_end(key)
         if machine is None:
             machine = build()
-            with self._lock:
-                self._cache[key] = machine
-                while len(self._cache) > _CACHED:
-                    self._cache.popitem(last=False)
+            self._keep(key, machine)
         tokens = self._load_tokenizer().vocab_size
         return GrammarMatcher(machine.deep_copy(), (tokens + 31) // 32)
+
+    def _keep(self, key: str, machine: LLMatcher) -> None:
+        with self._lock:
+            self._cache[key] = machine
+            while len(self._cache) > _CACHED or sum(map(len, self._cache)) > _CACHED_TEXT:
+                self._cache.popitem(last=False)
 
     def _from_schema(self, schema: str, param: str) -> LLMatcher:
         check_schema(schema, param)
         machine = self._build(lambda: _schema_grammar(schema, lenient=False), param)
         if machine.is_error():
-            return self._without_formats(schema, param, machine.get_error())
+            return self._without_formats(schema, param, _reason(machine))
         return machine
 
     def _without_formats(self, schema: str, param: str, reason: str) -> LLMatcher:
@@ -143,7 +153,7 @@ class GrammarCompiler:
         check_embedded_schemas(text, param)
         machine = self._build(lambda: LLMatcher.grammar_from_lark(text), param)
         if machine.is_error():
-            raise InvalidRequestError(f"the grammar cannot be compiled: {machine.get_error()}", param=param)
+            raise InvalidRequestError(f"the grammar cannot be compiled: {_reason(machine)}", param=param)
         return machine
 
     def _build(self, grammar: Callable[[], str], param: str) -> LLMatcher:
@@ -167,20 +177,29 @@ class GrammarCompiler:
             return self._tokenizer
 
     def _read_tokenizer(self) -> LLTokenizer:
-        text = _tokenizer_text(self._source)
+        tokenizer = _plain(self._source)
+        ids = tokenizer.get_vocab(with_added_tokens=True).values()
+        width = max(
+            self._vocab_size, max(ids) + 1
+        )  # the model may also have fewer logits than there are tokens
         try:
-            return LLTokenizer(text, n_vocab=self._vocab_size, eos_token=self._eos)
+            return LLTokenizer(tokenizer.to_str(), n_vocab=width, eos_token=self._eos)
         except ValueError as error:
             message = f"this model's tokenizer cannot be constrained by a grammar: {error}"
             raise InvalidRequestError(message, param="response_format") from error
 
 
-def _tokenizer_text(source: Tokenizer | Path | str) -> str:
+def _plain(source: Tokenizer | Path | str) -> Tokenizer:
+    """A copy without padding and truncation, which are no business of a grammar."""
     text = Path(source).read_text("utf-8") if isinstance(source, Path | str) else source.to_str()
-    plain = Tokenizer.from_str(text)
-    plain.no_padding()
-    plain.no_truncation()
-    return plain.to_str()
+    tokenizer = Tokenizer.from_str(text)
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    return tokenizer
+
+
+def _reason(machine: LLMatcher) -> str:
+    return str(machine.get_error()).removesuffix("<non-verbose/>").strip()
 
 
 def _schema_grammar(schema: str, *, lenient: bool) -> str:

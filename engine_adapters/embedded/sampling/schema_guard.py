@@ -13,6 +13,7 @@ from engine_adapters.errors import InvalidRequestError
 
 MAX_TEXT = 256 * 1024  # characters of one schema or grammar
 MAX_NESTING = 100  # levels of one JSON document
+MAX_OPTIONAL = 1000  # optional properties of one object: each may come next, so each costs in every step
 _MAX_DESCENT = 16_000  # levels, references followed
 _STACK_BYTES = 256 * 1024 * 1024  # address space, not memory; 3 to 4 KiB a level were measured
 
@@ -101,6 +102,7 @@ def _check_descent(schema: Any, param: str) -> None:
         value, level = pending.pop()
         depth = max(depth, level)
         if isinstance(value, dict):
+            _check_optional(value, param)
             references.add(value["$ref"] if isinstance(value.get("$ref"), str) else None)
             pending.extend((child, level + 1) for child in value.values())
         elif isinstance(value, list):
@@ -112,3 +114,14 @@ def _check_descent(schema: Any, param: str) -> None:
     # Any way down enters each reference once, and goes at most as deep as the document inside it.
     if depth * (len(references) + 1) > _MAX_DESCENT:
         raise InvalidRequestError("the schema's references ($ref) are too many for its depth", param=param)
+
+
+def _check_optional(schema: dict[str, Any], param: str) -> None:
+    properties, required = schema.get("properties"), schema.get("required")
+    if not isinstance(properties, dict):
+        return
+    needed = {name for name in required if isinstance(name, str)} if isinstance(required, list) else set()
+    optional = len(properties.keys() - needed)
+    if optional > MAX_OPTIONAL:
+        message = f"an object has {optional} optional properties, {MAX_OPTIONAL} are allowed"
+        raise InvalidRequestError(message, param=param)
