@@ -1,6 +1,7 @@
 """What a forced choice lets a model write is a call that its parser reads, with arguments that fit the schema."""
 
 import json
+import math
 import random
 from collections.abc import Mapping
 from pathlib import Path
@@ -144,6 +145,19 @@ def test_a_free_choice_needs_no_grammar(choice: str) -> None:
         assert tool_parser(name).grammar(ToolOptions(TOOLS, choice), byte_tokenizer()) is None
 
 
+def nested(levels: int) -> object:
+    schema: object = {"type": "null"}
+    for _ in range(levels):
+        schema = {"type": "array", "items": schema}
+    return schema
+
+
+def chain(length: int) -> object:
+    """References, each to the next one: a native stack would overflow on its way down."""
+    links: dict[str, object] = {str(at): {"$ref": f"#/$defs/{at + 1}"} for at in range(length)}
+    return links | {str(length): {"type": "null"}}
+
+
 @pytest.mark.parametrize(
     "schema",
     [
@@ -152,8 +166,11 @@ def test_a_free_choice_needs_no_grammar(choice: str) -> None:
         {"type": "string"},
         {"type": "object", "properties": {"a": {"$ref": "#/$defs/missing"}}},
         {"type": "object", "properties": {"a": False}, "required": ["a"]},
-        {"type": "object", "properties": {"a": {"type": "number", "minimum": float("nan")}}},
+        {"type": "object", "properties": {"a": {"type": "number", "minimum": math.nan}}},
         ["not", "a", "schema"],
+        {"type": "object", "properties": {"a": nested(200)}},
+        {"type": "object", "properties": {"a": nested(3000)}},
+        {"type": "object", "properties": {"a": {"$ref": "#/$defs/0"}}, "$defs": chain(5000)},
     ],
 )
 def test_a_bad_schema_is_the_requests_fault_and_named(schema: object) -> None:

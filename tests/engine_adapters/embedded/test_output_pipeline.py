@@ -2,10 +2,12 @@
 
 import itertools
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tokenizers import Tokenizer
 
 from engine_adapters.base import (
     Event,
@@ -17,8 +19,10 @@ from engine_adapters.base import (
     ToolCallDelta,
     ToolOptions,
 )
+from engine_adapters.embedded.output.detokenizer import IncrementalDetokenizer
 from engine_adapters.embedded.output.pipeline import OutputPipeline
 from engine_adapters.embedded.output.reasoning import ReasoningParser
+from engine_adapters.embedded.output.stop_strings import StopStrings
 from engine_adapters.embedded.output.tool_parsers import tool_parser
 
 TOOLS = ({"type": "function", "function": {"name": "f"}},)
@@ -149,3 +153,20 @@ def test_done_after_the_only_call_that_is_allowed() -> None:
 def test_what_is_held_back_comes_out_at_the_end() -> None:
     assert collected(run(pipeline(), plain("<thi"))) == ("", "<thi", [])
     assert collected(run(pipeline(), plain("Hi <tool_"))) == ("", "Hi <tool_", [])
+
+
+def test_from_token_ids_to_events(smollm2_folder: Path) -> None:
+    tokenizer = Tokenizer.from_file(str(smollm2_folder / "tokenizer.json"))
+    arguments = '{"who": "👩‍👩‍👧 日本 e\u0301"}'
+    text = f'<think>ça 👍</think>Voilà 🏳️‍🌈.\n<tool_call>\n{{"name": "f", "arguments": {arguments}}}\n</tool_call>STOP x'
+    detokenizer, stops, through = IncrementalDetokenizer(tokenizer), StopStrings(("STOP",)), pipeline()
+    events: list[Event] = []
+    for token_id in tokenizer.encode(text).ids:
+        result = stops.push(detokenizer.push(token_id))
+        events += through.push(result.text)
+        assert "\ufffd" not in result.text
+        if result.stop is not None:
+            events += through.finish("stop", result.stop)
+            break
+    assert collected(events) == ("ça 👍", "Voilà 🏳️‍🌈.", [("f", arguments)])
+    assert events[-1] == Finished(2, "tool_calls", "STOP")

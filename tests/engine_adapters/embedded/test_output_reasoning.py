@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from llguidance import LLMatcher, LLTokenizer
 
+from engine_adapters.base import ToolOptions
 from engine_adapters.embedded.output.reasoning import (
     Answer,
     ReasoningParser,
@@ -16,6 +17,7 @@ from engine_adapters.embedded.output.reasoning import (
     behind_reasoning,
     detect_reasoning,
 )
+from engine_adapters.embedded.output.tool_parsers import tool_parser
 from tests.output_tokenizers import END, byte_tokenizer
 
 GOLDEN = [
@@ -125,3 +127,15 @@ def test_a_grammar_behind_reasoning_leaves_thinking_free_and_binds_the_answer(
     assert not allowed(f"{opening}hm</think>\n\nmaybe")
     assert not allowed(f"{opening}hm")
     assert allowed("yes") is not inside
+
+
+def test_a_forced_call_may_follow_thinking() -> None:
+    tokenizer = byte_tokenizer(("<think>", "</think>", "<tool_call>", "</tool_call>"))
+    tools = ToolOptions(({"type": "function", "function": {"name": "f"}},), "required", parallel=False)
+    calls = tool_parser("hermes").grammar(tools, tokenizer)
+    assert calls is not None
+    engine = LLTokenizer(tokenizer.to_str(), eos_token=tokenizer.token_to_id(END))
+    matcher = LLMatcher(engine, behind_reasoning(calls, ReasoningTags(), tokenizer, starts_inside=True))
+    text = 'hm {"\n</think>\n\n<tool_call>\n{"name": "f", "arguments": {}}\n</tool_call>'
+    assert matcher.consume_tokens(tokenizer.encode(text).ids), matcher.get_error()
+    assert matcher.is_accepting()

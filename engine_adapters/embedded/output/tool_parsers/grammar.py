@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from llguidance import LLMatcher
@@ -68,13 +69,26 @@ def _arguments(function: Mapping[str, Any], at: int) -> str:
         raise InvalidRequestError("A tool's parameters must be a JSON schema, an object.", param=param)
     # Without `strict`, a keyword that the library does not know only loosens the grammar.
     options = _JSON_FORM | {"lenient": not function.get("strict")}
-    text = json.dumps(
-        {**schema, "type": _object_type(schema, param), "x-guidance": options}, ensure_ascii=False
+    whole = {**schema, "type": _object_type(schema, param), "x-guidance": options}
+    try:
+        text = json.dumps(whole, ensure_ascii=False, allow_nan=False)
+    except (ValueError, RecursionError) as error:
+        raise InvalidRequestError(f"The schema is no JSON: {error}", param=param) from error
+    _check(text, param)
+    return f"%json {text}"
+
+
+@lru_cache(maxsize=256)
+def _check(schema: str, param: str) -> None:
+    # Imported late: this module's package needs torch, and reading calls does not.
+    from engine_adapters.embedded.sampling.schema_guard import check_schema, on_deep_stack
+
+    check_schema(schema, param)
+    failed, messages = on_deep_stack(
+        lambda: LLMatcher.validate_grammar_with_warnings(LLMatcher.grammar_from_json_schema(schema))
     )
-    failed, messages = LLMatcher.validate_grammar_with_warnings(LLMatcher.grammar_from_json_schema(text))
     if failed:
         raise InvalidRequestError(f"The schema cannot be followed: {messages[0]}", param=param)
-    return f"%json {text}"
 
 
 def _object_type(schema: Mapping[str, Any], param: str) -> str:
