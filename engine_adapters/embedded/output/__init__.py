@@ -1,0 +1,1 @@
+"""From sampled token ids to the events a client gets."""
