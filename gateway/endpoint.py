@@ -1,5 +1,6 @@
 """One generation route as plain ASGI: accept, generate, write; whatever happens, the engine is let go."""
 
+import asyncio
 import logging
 from collections.abc import Sequence
 from functools import partial
@@ -8,7 +9,16 @@ from starlette.types import Receive, Scope, Send
 
 from engine_adapters.base import Usage
 from engine_adapters.errors import EngineError, EngineFailureError
-from gateway.errors import ApiError, ClientGoneError, StreamAbortedError, from_engine, internal, overloaded
+from gateway.errors import (
+    ApiError,
+    ClientGoneError,
+    GatewayError,
+    StreamAbortedError,
+    from_engine,
+    internal,
+    not_ready,
+    overloaded,
+)
 from gateway.generation import Generation
 from gateway.jobs import JobContext, JobMaker
 from gateway.transport.answer import send_error, send_json
@@ -53,20 +63,37 @@ class GenerationEndpoint:
             raise overloaded("Too many requests are being worked on.", self._settings.retry_after_s)
         raw = await read_body(scope, receive, self._settings)
         stream = EventStream(send, self._settings.write_stall_s)
-        async with DisconnectGuard(receive):
-            body = await self._context.threads.parse(len(raw), partial(parse_object, raw))
-            job = await self._make_job(body, len(raw), self._context, record)
-            async with Generation(job.engine, job.requests, self._settings) as run:
-                if isinstance(job.answer, StreamedAnswer):
-                    await self._stream(run, job.answer, stream, record)
-                else:
-                    await self._collect(run, job.answer, record)
+        try:
+            async with DisconnectGuard(receive):
+                answer = await self._generate(raw, stream, record)
+        except asyncio.CancelledError:
+            # Not the client: the server ends and has waited long enough. The task ends right after this answer.
+            raise await self._cut(stream) from None
         # The last bytes go out with the guard gone: servers report a complete answer as a disconnect.
-        _note_usage(job.answer.usages, record)
-        if isinstance(job.answer, StreamedAnswer):
-            await stream.finish(job.answer.last_frames() + DONE)
+        _note_usage(answer.usages, record)
+        if isinstance(answer, StreamedAnswer):
+            await stream.finish(answer.last_frames() + DONE)
         else:
-            await send_json(send, job.answer.body())
+            await send_json(send, answer.body())
+
+    async def _generate(
+        self, raw: bytes, stream: EventStream, record: RequestRecord
+    ) -> StreamedAnswer | WholeAnswer:
+        body = await self._context.threads.parse(len(raw), partial(parse_object, raw))
+        job = await self._make_job(body, len(raw), self._context, record)
+        async with Generation(job.engine, job.requests, self._settings) as run:
+            if isinstance(job.answer, StreamedAnswer):
+                await self._stream(run, job.answer, stream, record)
+            else:
+                await self._collect(run, job.answer, record)
+        return job.answer
+
+    async def _cut(self, stream: EventStream) -> GatewayError:
+        error = not_ready("the server is shutting down", self._settings.retry_after_s)
+        if not stream.started:
+            return error
+        await stream.fail(error)
+        return StreamAbortedError()
 
     async def _collect(self, run: Generation, answer: WholeAnswer, record: RequestRecord) -> None:
         while (batch := await run.batch()) is not None:

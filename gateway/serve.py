@@ -54,6 +54,7 @@ def server_config(app: ASGIApp, *, grace_s: float) -> uvicorn.Config:
         log_config=None,
         access_log=False,
         server_header=False,
+        proxy_headers=False,
         timeout_keep_alive=75,
         # The engine is closed at `grace_s`, which ends every stream with an error event; this is for what is left.
         timeout_graceful_shutdown=int(grace_s) + 5,

@@ -39,11 +39,7 @@ class EventStream:
         if not self.started:
             self.started = True
             await self._send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
-        try:
-            async with asyncio.timeout(self._write_stall_s):
-                await self._send({"type": "http.response.body", "body": data, "more_body": True})
-        except TimeoutError:
-            raise ClientGoneError("took no byte of its answer for too long") from None
+        await self._send_body(data, more=True)
 
     async def fail(self, error: ApiError) -> None:
         """Send an error event. The answer stays open: the server then cuts the connection."""
@@ -51,4 +47,11 @@ class EventStream:
 
     async def finish(self, data: bytes) -> None:
         """Send the last frames and end the answer cleanly."""
-        await self._send({"type": "http.response.body", "body": data, "more_body": False})
+        await self._send_body(data, more=False)
+
+    async def _send_body(self, data: bytes, *, more: bool) -> None:
+        try:
+            async with asyncio.timeout(self._write_stall_s):
+                await self._send({"type": "http.response.body", "body": data, "more_body": more})
+        except TimeoutError:
+            raise ClientGoneError("took no byte of its answer for too long") from None

@@ -3,8 +3,7 @@
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, Field, Tag, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
 from gateway.wire.validation import WireModel
 
@@ -26,19 +25,26 @@ class RefusalPart(WireModel):
     refusal: str
 
 
-def _kind_of_part(part: object) -> str | None:
-    kind = part.get("type") if isinstance(part, dict) else None
-    if kind == "refusal":
-        return "<refusal>"
-    if kind == "text" or not isinstance(kind, str):
-        return "<text>"  # which then says what is wrong
-    raise PydanticCustomError(
-        "unsupported_part", "parts of type '{kind}' are not supported by this text model", {"kind": kind[:64]}
-    )
+class UnsupportedPart(WireModel):
+    """Anything else, which is refused by name."""
+
+    type: str
+
+    @field_validator("type")
+    @classmethod
+    def _refuse(cls, kind: str) -> str:
+        raise ValueError(f"parts of type '{kind[:64]}' are not supported by this text model")
+
+
+def _kind_of_part(part: object) -> str:
+    kind = part.get("type", "text") if isinstance(part, dict) else "text"
+    return f"<{kind}>" if kind in ("text", "refusal") else "<other>"
 
 
 ContentPart = Annotated[
-    Annotated[TextPart, Tag("<text>")] | Annotated[RefusalPart, Tag("<refusal>")],
+    Annotated[TextPart, Tag("<text>")]
+    | Annotated[RefusalPart, Tag("<refusal>")]
+    | Annotated[UnsupportedPart, Tag("<other>")],
     Discriminator(_kind_of_part),
 ]
 

@@ -1,0 +1,135 @@
+"""The life of a serving process: up before the model, drained on a signal, honest exit codes."""
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.gateway.scripted_engine import MODEL, wait_until
+
+CHAT = "/v1/chat/completions"
+
+Start = Callable[..., subprocess.Popen[str]]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    children: list[subprocess.Popen[str]] = []
+
+    def run(*arguments: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "tests.gateway.served_process", *arguments]
+        child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        children.append(child)
+        return child
+
+    yield run
+    for child in children:
+        child.kill()
+        child.wait()
+
+
+@pytest.fixture
+def port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+def ready(child: subprocess.Popen[str]) -> dict[str, Any]:
+    assert child.stdout is not None
+    return json.loads(child.stdout.readline())
+
+
+def stop(child: subprocess.Popen[str], number: int = signal.SIGTERM) -> tuple[int, str]:
+    child.send_signal(number)
+    _, errors = child.communicate(timeout=30)
+    return child.returncode, errors
+
+
+def body(**fields: Any) -> dict[str, Any]:
+    return {"model": MODEL, "messages": [{"role": "user", "content": "Hi"}], **fields}
+
+
+def test_ready_is_one_json_line_on_stdout_and_progress_is_on_stderr(start: Start) -> None:
+    child = start("0")
+    line = ready(child)
+    assert line["ready"] is True
+    assert line["model"] == MODEL
+    assert httpx.post(line["base_url"] + "/chat/completions", json=body()).status_code == 200
+    status, errors = stop(child)
+    assert status == 0
+    assert "listening on" in errors
+    assert "ready on" in errors
+    assert "engine closed" in errors
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_health_answers_while_loading_and_a_signal_ends_it(start: Start, port: int, number: int) -> None:
+    child = start(str(port), "hangs")
+    wait_until(lambda: answers(port), "the server is up")
+    assert httpx.get(f"http://127.0.0.1:{port}/ready").status_code == 503
+    refused = httpx.post(f"http://127.0.0.1:{port}{CHAT}", json=body())
+    assert refused.status_code == 503
+    assert refused.headers["retry-after"]
+    status, _ = stop(child, number)
+    assert status == 0
+
+
+def answers(port: int) -> bool:
+    try:
+        return httpx.get(f"http://127.0.0.1:{port}/health").status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+def test_a_model_that_cannot_be_loaded_ends_the_process_and_says_why(start: Start) -> None:
+    child = start("0", "fails")
+    output, errors = child.communicate(timeout=30)
+    assert child.returncode == 1
+    assert "no such model" in errors
+    assert "Traceback" not in errors
+    assert output == ""
+
+
+def test_a_taken_port_is_said_before_anything_is_loaded(start: Start) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        child = start(str(taken.getsockname()[1]))
+        _, errors = child.communicate(timeout=30)
+    assert child.returncode == 1
+    assert "in use" in errors
+    assert "loading" not in errors
+
+
+def test_a_running_stream_finishes_within_the_grace_period(start: Start) -> None:
+    child = start("0", "works", "20")
+    base_url = ready(child)["base_url"]
+    with httpx.stream("POST", base_url + "/chat/completions", json=body(stream=True, seed=1)) as response:
+        lines = response.iter_lines()
+        assert "wait" in next(line for line in lines if "wait" in line)
+        child.send_signal(signal.SIGTERM)
+        assert "data: [DONE]" in list(lines)
+    status, errors = stop(child)
+    assert status == 0
+    assert "engine closed" in errors
+
+
+def test_a_stream_that_outlives_the_grace_period_ends_with_an_error_event(start: Start) -> None:
+    child = start("0", "works", "0.3")
+    base_url = ready(child)["base_url"]
+    seen: list[str] = []
+    with httpx.stream("POST", base_url + "/chat/completions", json=body(stream=True, seed=60)) as response:
+        lines = response.iter_lines()
+        next(line for line in lines if "wait" in line)
+        child.send_signal(signal.SIGTERM)
+        with pytest.raises(httpx.RemoteProtocolError):  # noqa: PT012  the stream breaks somewhere in the loop
+            for line in lines:
+                seen.append(line)  # noqa: PERF402  what came before the break counts
+    assert any('"code":"engine_not_ready"' in line for line in seen)
+    assert "data: [DONE]" not in seen
+    assert child.wait(timeout=30) == 0
