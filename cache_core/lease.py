@@ -17,7 +17,7 @@ _NOTHING = np.empty(0, dtype=np.int32)
 
 
 class Lease:
-    """Made by `PrefixCache.acquire` and `fork`. Its blocks are not freed, moved or overwritten while it lives.
+    """Made by `PrefixCache.acquire` and `fork`. While it lives, no block of it is freed, moved or changed.
 
     One thread at a time uses a lease; different leases may be used by different threads. The arrays it hands
     out are read-only views: `blocks` must be read again after `extend` and `commit`. The counts stay readable

@@ -1,0 +1,41 @@
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cache_core.extents import FreeExtents
+
+SIZE = 24
+
+
+def naive_runs(free: set[int]) -> list[tuple[int, int]]:
+    runs: list[tuple[int, int]] = []
+    for block in sorted(free):
+        if runs and sum(runs[-1]) == block:
+            runs[-1] = (runs[-1][0], runs[-1][1] + 1)
+        else:
+            runs.append((block, 1))
+    return runs
+
+
+@settings(max_examples=200)
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, SIZE - 1), st.integers(1, 8)), max_size=60))
+def test_runs_are_those_of_a_naive_set(steps: list[tuple[int, int, int]]) -> None:
+    extents, free = FreeExtents(0, SIZE), set(range(SIZE))
+    for kind, block, n in steps:
+        runs = naive_runs(free)
+        if kind == 0 and free:
+            start, taken = extents.take_best(n)
+            length = dict(runs)[start]
+            fitting = [run for _, run in runs if run >= n]
+            assert (length, taken) == ((min(fitting), n) if fitting else (max(r for _, r in runs), length))
+            free -= set(range(start, start + taken))
+        elif kind == 1:
+            taken = extents.take_at(block, n)
+            assert taken == min(dict(runs).get(block, 0), n)
+            free -= set(range(block, block + taken))
+        elif kind == 2:
+            length = next((i for i in range(n) if block + i in free or block + i >= SIZE), n)
+            if length:
+                extents.give(block, length)
+                free |= set(range(block, block + length))
+        assert extents.runs() == naive_runs(free)
+        assert extents.largest() == max((length for _, length in naive_runs(free)), default=0)
