@@ -18,6 +18,14 @@ bench = typer.Typer(help="Tables of figures, each against its peer in the same r
 app.add_typer(bench, name="bench")
 
 
+class Device(StrEnum):
+    """Where the embedded engine runs."""
+
+    auto = "auto"
+    cpu = "cpu"
+    cuda = "cuda"
+
+
 class ControlTokens(StrEnum):
     """What special tokens typed inside a message are."""
 
@@ -61,7 +69,7 @@ def serve(
     served_model_name: Annotated[
         str | None, typer.Option(help="The name clients use.", show_default="the model's own")
     ] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")] = "auto",
+    device: Annotated[Device, typer.Option(help="Where the model runs.")] = Device.auto,
     dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16, float16.")] = "auto",
     kv_cache_gib: Annotated[
         float | None,
@@ -102,7 +110,7 @@ def serve(
     engine = EmbeddedConfig(
         model=model,
         served_name=served_model_name,
-        device=device,
+        device=device.value,
         dtype=dtype,
         kv_bytes=None if kv_cache_gib is None else int(kv_cache_gib * 1024 * MIB),
         block_size=block_size,

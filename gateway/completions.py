@@ -1,13 +1,15 @@
 """POST /v1/completions: every prompt of the body becomes one engine request."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from canon.errors import TemplateError
 from engine_adapters.base import GenerateRequest
+from gateway.errors import invalid
 from gateway.jobs import Job, JobContext, new_head, room_for
 from gateway.prompts import PromptSource
 from gateway.transport.record import RequestRecord
@@ -29,7 +31,7 @@ async def completions_job(
     check_completions(wanted, context.settings)
     able = backend.capabilities()
     prompts = wanted.prompts()
-    encoded = await context.threads.encode(size, partial(_encode, backend.prompts, prompts))
+    encoded = await context.threads.encode(size, partial(_encode_all, backend.prompts, wanted))
     record.prompt_tokens = sum(map(len, encoded))
     head = new_head("cmpl", able.model, wanted.n or 1)
     limit = wanted.max_tokens or DEFAULT_MAX_TOKENS
@@ -53,11 +55,17 @@ async def completions_job(
     return Job(backend.engine, requests, _answer(wanted, head, echoes))
 
 
-def _encode(source: PromptSource, prompts: Sequence[str | list[int]]) -> list[NDArray[np.int32]]:
-    return [
-        source.encode(prompt) if isinstance(prompt, str) else np.asarray(prompt, dtype=np.int32)
-        for prompt in prompts
-    ]
+def _encode_all(source: PromptSource, wanted: CompletionsBody) -> list[NDArray[np.int32]]:
+    return [_encode(source, prompt, wanted.param_of(i)) for i, prompt in enumerate(wanted.prompts())]
+
+
+def _encode(source: PromptSource, prompt: str | list[int], param: str) -> NDArray[np.int32]:
+    if not isinstance(prompt, str):
+        return np.asarray(prompt, dtype=np.int32)
+    try:
+        return source.encode(prompt)
+    except TemplateError as error:
+        raise invalid(error.message, param, "invalid_value") from None
 
 
 def _text(source: PromptSource, prompt: str | list[int]) -> str:

@@ -39,10 +39,10 @@ class PromptSource(Protocol):
     ) -> RenderedChat:
         """Render and encode; raises canon's TemplateError for what the template cannot take."""
 
-    def encode(self, text: str, add_special_tokens: bool = True) -> NDArray[np.int32]:
-        """Token ids of plain text."""
+    def encode(self, text: str, *, add_special_tokens: bool = True) -> NDArray[np.int32]:
+        """Token ids of plain text; raises canon's TemplateError for what cannot be encoded."""
 
-    def decode(self, ids: Sequence[int] | NDArray[np.int32]) -> str:
+    def decode(self, ids: Sequence[int]) -> str:
         """The text of token ids."""
 
 

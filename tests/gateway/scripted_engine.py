@@ -160,7 +160,7 @@ class BytePrompts:
         lines = "".join(f"{message['role']}: {message['content']}\n" for message in messages)
         return Rendered(byte_ids(lines), bool((template_kwargs or {}).get("enable_thinking")))
 
-    def encode(self, text: str, add_special_tokens: bool = True) -> NDArray[np.int32]:
+    def encode(self, text: str, *, add_special_tokens: bool = True) -> NDArray[np.int32]:
         return byte_ids(text)
 
     def decode(self, ids: Sequence[int] | NDArray[np.int32]) -> str:

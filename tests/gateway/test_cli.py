@@ -1,0 +1,110 @@
+"""The `kvgate` command refuses in words and with an exit code."""
+
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from gateway.cli import app
+from gateway.listener import ListenError, is_loopback, listen, url_of
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", "from gateway.cli import main; main()", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_help_lists_the_commands() -> None:
+    shown = CliRunner().invoke(app, ["--help"])
+    assert shown.exit_code == 0
+    assert "serve" in shown.output
+    assert "bench" in shown.output
+
+
+def test_the_command_starts_without_the_heavy_packages() -> None:
+    code = "import gateway.cli, sys; print([m for m in ('torch', 'transformers', 'fastapi') if m in sys.modules])"
+    shown = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert shown.stdout.strip() == "[]"
+
+
+def test_the_gateway_itself_needs_no_torch() -> None:
+    code = "import gateway.serve, gateway.embedded, sys; print('torch' in sys.modules)"
+    shown = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert shown.stdout.strip() == "False"
+
+
+def test_version_is_one_line() -> None:
+    shown = run("--version")
+    assert shown.returncode == 0
+    assert len(shown.stdout.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["serve", "--port", "70000"],
+        ["serve", "--port", "x"],
+        ["serve", "--no-such"],
+        ["nothing"],
+        ["serve", "--device", "x"],
+    ],
+    ids=["port too high", "port is a word", "unknown option", "unknown command", "unknown device"],
+)
+def test_bad_options_exit_with_2(arguments: list[str]) -> None:
+    assert CliRunner().invoke(app, arguments).exit_code == 2
+
+
+def test_a_taken_port_is_one_line_and_exit_1() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        shown = run("serve", "--port", str(taken.getsockname()[1]))
+    assert shown.returncode == 1
+    assert shown.stdout == ""
+    assert "in use" in shown.stderr
+    assert "Traceback" not in shown.stderr
+
+
+def test_a_model_that_is_not_there_is_one_error_and_exit_1(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    shown = run("serve", "--port", "0", "--model", str(tmp_path / "none"))
+    assert shown.returncode == 1
+    assert shown.stdout == ""
+    assert "Error:" in shown.stderr
+    assert "Traceback" not in shown.stderr
+
+
+def test_missing_packages_of_the_embedded_engine_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.embedded.missing_packages", lambda: ["torch"])
+    shown = CliRunner().invoke(app, ["serve", "--port", "0"])
+    assert shown.exit_code == 1
+    assert "pip install 'kvgate[embedded]'" in shown.output + shown.stderr
+
+
+@pytest.mark.parametrize(("host", "local"), [("127.0.0.1", True), ("localhost", True), ("0.0.0.0", False)])
+def test_a_listener_knows_whether_it_is_local(host: str, local: bool) -> None:
+    with listen(host, 0) as listener:
+        assert is_loopback(listener) is local
+        assert url_of(listener).startswith("http://")
+
+
+def test_ipv6_urls_have_brackets() -> None:
+    try:
+        listener = listen("::1", 0)
+    except ListenError:
+        pytest.skip("this machine has no IPv6 loopback")
+    with listener:
+        assert url_of(listener).startswith("http://[::1]:")
+
+
+@pytest.mark.parametrize(
+    ("host", "said"), [("no such host", "not known"), ("192.0.2.1", "not an address of this machine")]
+)
+def test_an_impossible_host_is_said_in_words(host: str, said: str) -> None:
+    with pytest.raises(ListenError, match=said):
+        listen(host, 0)
