@@ -14,7 +14,8 @@ _WIDE_FORMAT = re.compile(
 )  # a width of six digits or more, or one that comes as an argument
 
 
-def _refuse_past(limit: int, size: int) -> None:
+def check_size(size: int, limit: int) -> None:
+    """Refuses a `size` past the limit."""
     if size > limit:
         raise OverflowError(f"the chat template builds more than {limit} characters")
 
@@ -22,11 +23,11 @@ def _refuse_past(limit: int, size: int) -> None:
 def check_operator(operator: str, left: Any, right: Any, limit: int) -> None:
     """Refuses `left operator right` where the result would be too large."""
     if operator == "+" and isinstance(left, _SIZED) and isinstance(right, _SIZED):
-        _refuse_past(limit, len(left) + len(right))
+        check_size(len(left) + len(right), limit)
     elif operator == "*":
         for sized, times in ((left, right), (right, left)):
             if isinstance(sized, _SIZED) and isinstance(times, int):
-                _refuse_past(limit, len(sized) * max(times, 0))
+                check_size(len(sized) * max(times, 0), limit)
         _check_numbers(left, right)
     elif operator == "**":
         _check_numbers(left, right)
@@ -49,7 +50,7 @@ def _check_format(text: str) -> None:
 
 def check_concat(parts: Iterable[Any], limit: int) -> None:
     """Refuses joining `parts` where the result would be too large."""
-    _refuse_past(limit, sum(len(part) for part in parts if isinstance(part, str)))
+    check_size(sum(len(part) for part in parts if isinstance(part, str)), limit)
 
 
 def check_method(method: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], limit: int) -> None:
@@ -65,7 +66,7 @@ def check_text_function(
     """Refuses `text.name(*args)` (or the filter of that name) where the result would be too large."""
     for argument in (*args, *kwargs.values()):
         if isinstance(argument, int):
-            _refuse_past(limit, abs(argument))
+            check_size(abs(argument), limit)
     if name in ("format", "format_map"):
         _check_format(text)
     elif name == "join" and args:
@@ -74,16 +75,16 @@ def check_text_function(
         _check_replace(text, str(args[0]), str(args[1]), limit)
     elif name in ("expandtabs", "indent", "wordwrap"):
         width = next((a for a in (*args, *kwargs.values()) if isinstance(a, int)), 8)
-        _refuse_past(limit, (text.count("\t") + text.count("\n")) * abs(width))
+        check_size((text.count("\t") + text.count("\n")) * abs(width), limit)
 
 
 def _check_join(separator: str, items: Any, limit: int) -> None:
     if isinstance(items, (str, list, tuple)):
-        _refuse_past(limit, len(items) * len(separator) + sum(len(i) for i in items if isinstance(i, str)))
+        check_size(len(items) * len(separator) + sum(len(i) for i in items if isinstance(i, str)), limit)
 
 
 def _check_replace(text: str, old: str, new: str, limit: int) -> None:
-    _refuse_past(limit, len(text) + text.count(old) * len(new))
+    check_size(len(text) + text.count(old) * len(new), limit)
 
 
 def checked_filter(name: str, function: Callable[..., Any], limit: int) -> Callable[..., Any]:

@@ -47,7 +47,7 @@ _RESERVED = frozenset(
 class ChatPrompt:
     """A rendered chat and its tokens."""
 
-    ids: NDArray[np.int32]  # [prompt tokens], read-only
+    ids: NDArray[np.int32]  # [prompt tokens]; not to be written to
     text: str
     starts_in_reasoning: bool  # the text ends inside an opened thinking tag
 
@@ -194,7 +194,8 @@ class PromptTokenizer:
         return extra
 
     def _render(self, chat: _Chat, conversation: Conversation, roles: list[str]) -> RenderedChat:
-        clock = chat.template.clock(keep_lexemes=has_lexemes(list(conversation.messages)))
+        calls = [message["tool_calls"] for message in conversation.messages if "tool_calls" in message]
+        clock = chat.template.clock(keep_lexemes=has_lexemes(calls))
 
         def render(what: Conversation, clock: RenderClock = clock) -> str:
             return render_text(chat.template, what, clock)

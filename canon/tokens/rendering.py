@@ -91,19 +91,23 @@ def render_controlled(
         if any(map(tokens.scanner.found_in, content)):
             raise
         return _unmarked(text, tokens)
-    restored = stand_ins.restore(marked)
-    same_tokens = _words(text, tokens.scanner.spans(text)) == _words(marked, tokens.of_template(marked))
-    if restored != text and same_tokens and not any(map(tokens.scanner.found_in, content)):
+    restored, own = stand_ins.restore(marked), tokens.of_template(marked)
+    if (
+        restored != text
+        and _same_tokens(text, marked, own, tokens)
+        and not any(map(tokens.scanner.found_in, content))
+    ):
         return _unmarked(text, tokens)
-    return RenderedChat(restored, tokens.of_template(marked), suspicious=True)
+    return RenderedChat(restored, own, suspicious=True)
+
+
+def _same_tokens(text: str, marked: str, own: Sequence[tuple[int, int]], tokens: ControlTokens) -> bool:
+    """Does the plain rendering have the very tokens that the template wrote, and no more?"""
+    return [text[a:b] for a, b in tokens.scanner.spans(text)] == [marked[a:b] for a, b in own]
 
 
 def _unmarked(text: str, tokens: ControlTokens) -> RenderedChat:
     return RenderedChat(text, tokens.of_template(text), suspicious=True)
-
-
-def _words(text: str, spans: Sequence[tuple[int, int]]) -> list[str]:
-    return [text[start:end] for start, end in spans]
 
 
 def _without_role(message: Message) -> Message:

@@ -113,6 +113,10 @@ def _strftime_now(pattern: str) -> str:
     return _clock.get().now.strftime(pattern)
 
 
+def _tick() -> None:
+    """What every turn of a loop and every macro calls, so that `call` looks at the clock."""
+
+
 class ChatTemplateEnvironment(ImmutableSandboxedEnvironment):
     """Compiles chat templates so that loops, calls and everything that builds text stay within bounds."""
 
@@ -121,6 +125,7 @@ class ChatTemplateEnvironment(ImmutableSandboxedEnvironment):
     def __init__(self, max_characters: int) -> None:
         super().__init__(trim_blocks=True, lstrip_blocks=True, extensions=[_GenerationTag, loopcontrols])
         self._max_characters = max_characters
+        self.tick = _tick
         self.globals.pop("lipsum")
         self.globals |= {
             "raise_exception": _raise_exception,
@@ -136,16 +141,18 @@ class ChatTemplateEnvironment(ImmutableSandboxedEnvironment):
         return _bounded(super()._parse(source, name, filename))
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
+        if operator == "+" and type(left) is str and type(right) is str:  # nearly all that templates do
+            growth.check_size(len(left) + len(right), self._max_characters)
+            return left + right
         growth.check_operator(operator, left, right, self._max_characters)
         return super().call_binop(context, operator, left, right)
 
     def call(__self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N805  as in jinja2
         _clock.get().check()
+        if __obj is _tick:
+            return ""
         growth.check_method(__obj, args, kwargs, __self._max_characters)
         return super().call(__context, __obj, *args, **kwargs)
-
-    def tick(self) -> None:
-        """Called by every turn of a template's loops and macros; `call` has looked at the clock by then."""
 
     def joined(self, *parts: Any) -> str:
         """The template's `~` operator."""
