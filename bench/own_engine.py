@@ -29,19 +29,19 @@ class OwnEngine:
         self._loop = asyncio.new_event_loop()
         self._ids = itertools.count()
 
-    def ttft(self, tokens: Tokens, scope: str = "bench") -> float:
+    def ttft(self, tokens: Tokens) -> float:
         """Seconds from the call to the first token's event."""
-        return self._await(self._stream(tokens, 1, scope))[0][0]
+        return self._await(self._stream(tokens, 1))[0][0]
 
-    def reused(self, tokens: Tokens, scope: str = "bench") -> int:
+    def reused(self, tokens: Tokens) -> int:
         """Reused tokens that a request with this prompt reports."""
-        usage = self._await(self._stream(tokens, 1, scope))[1]
+        usage = self._await(self._stream(tokens, 1))[1]
         assert usage.reuse.reused is not None, "the embedded engine always knows"
         return usage.reuse.reused
 
-    def decode_rate(self, prompts: Sequence[Tokens], new_tokens: int, scope: str = "bench") -> float:
+    def decode_rate(self, prompts: Sequence[Tokens], new_tokens: int) -> float:
         """Tokens a second of all streams together while every one of them decodes; prefill is left out."""
-        streams = self._await(self._together(prompts, new_tokens, scope))
+        streams = self._await(self._together(prompts, new_tokens))
         start = max(times[0] for times in streams)
         end = min(times[-1] for times in streams)
         return sum(sum(start < at <= end for at in times) for times in streams) / (end - start)
@@ -50,16 +50,16 @@ class OwnEngine:
         """Forget every cached prefix."""
         self._await(self.adapter.flush())
 
-    async def _together(self, prompts: Sequence[Tokens], new_tokens: int, scope: str) -> list[list[float]]:
-        runs = await asyncio.gather(*(self._times(prompt, new_tokens, scope) for prompt in prompts))
+    async def _together(self, prompts: Sequence[Tokens], new_tokens: int) -> list[list[float]]:
+        runs = await asyncio.gather(*(self._times(prompt, new_tokens) for prompt in prompts))
         return list(runs)
 
-    async def _times(self, tokens: Tokens, new_tokens: int, scope: str) -> list[float]:
+    async def _times(self, tokens: Tokens, new_tokens: int) -> list[float]:
         began = time.perf_counter()
-        times, _ = await self._stream(tokens, new_tokens, scope)
+        times, _ = await self._stream(tokens, new_tokens)
         return [began + at for at in times]
 
-    async def _stream(self, tokens: Tokens, new_tokens: int, scope: str) -> tuple[list[float], Usage]:
+    async def _stream(self, tokens: Tokens, new_tokens: int) -> tuple[list[float], Usage]:
         sampling = SamplingParams(temperature=0.0, max_tokens=new_tokens, ignore_eos=True, logprobs=0)
         request = GenerateRequest(
             request_id=f"bench-{next(self._ids)}",
@@ -67,7 +67,6 @@ class OwnEngine:
             model="bench",
             prompt_ids=tokens,
             sampling=sampling,
-            scope=scope,
         )
         started = time.perf_counter()
         times: list[float] = []

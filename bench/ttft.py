@@ -9,17 +9,21 @@ from typing import Any
 
 import numpy as np
 import orjson
+import torch
 
 from bench import match
-from bench.measure import alternate
+from bench.measure import Measure, alternate
 from bench.own_engine import GatewayThread, OwnEngine
 from bench.peers import llama_cpp_peer
 from bench.peers.llama_cpp_peer import LlamaCppPeer, stream_ttft
 from bench.peers.transformers_peer import TransformersPeer
 from bench.prompts import PromptMaker, long_text
 from bench.report import Figure, as_json, print_table
+from canon.tokens import PromptTokenizer
 from engine_adapters.embedded.adapter import EmbeddedAdapter
 from engine_adapters.embedded.config import EmbeddedConfig
+from engine_adapters.embedded.models import find_gguf
+from gateway.app import create_app
 
 PREFIX = 7488  # tokens, whole blocks of 16, so that both sides compute exactly the question
 SHORT_PREFILL = 2048
@@ -53,6 +57,7 @@ class TtftBench:
     ) -> None:
         self._adapter = adapter
         self._own = OwnEngine(adapter)
+        self._chats = PromptTokenizer.from_folder(adapter.folder.tokenizer_path)
         self._peer = TransformersPeer(adapter.folder.path)
         self._prompts = PromptMaker(adapter.runner.vocab_size, seed=17)
         self._gguf = gguf
@@ -81,7 +86,7 @@ class TtftBench:
         def theirs(count: int) -> Callable[[], float]:
             return lambda: self._peer.prefill(self._prompts.tokens(count))
 
-        cases = {}
+        cases: dict[str, Measure] = {}
         for count in (SHORT_PREFILL, PREFIX + 15):
             cases |= {f"Transformers {count}": theirs(count), f"kvgate {count}": ours(count)}
         return alternate(cases, self._rounds.cold, self._progress)
@@ -126,8 +131,8 @@ class TtftBench:
         ]  # fmt: skip
 
     def _over_http(self) -> list[Figure]:
-        with _gateway(self._adapter) as port:
-            return [*self._llama_cpp(port), self._gateway_overhead(port)]
+        with GatewayThread(create_app(self._adapter, self._chats)) as gateway:
+            return [*self._llama_cpp(gateway.port), self._gateway_overhead(gateway.port)]
 
     def _llama_cpp(self, port: int) -> list[Figure]:
         prefix = self._prompts.tokens(PREFIX)
@@ -158,7 +163,6 @@ class TtftBench:
 
     def _gateway_overhead(self, port: int) -> Figure:
         system = long_text(6500, seed=3)
-        prompts = self._adapter_prompts()
 
         def messages(number: int) -> list[dict[str, str]]:
             question = f"Question {number}: which part of this manual speaks of blocks and headers?"
@@ -172,9 +176,7 @@ class TtftBench:
         through(next(numbers))
         medians = alternate(
             {
-                "the engine object": lambda: self._own.ttft(
-                    prompts.chat(messages(next(numbers))).ids, self._gateway_scope
-                ),
+                "the engine object": lambda: self._own.ttft(self._chats.chat(messages(next(numbers))).ids),
                 "through the gateway": lambda: through(next(numbers)),
             },
             self._rounds.gateway,
@@ -235,8 +237,8 @@ class TtftBench:
     def _match(self) -> Figure:
         self._progress("match of a 250,000-token prefix")
         result = match.run()
-        return Figure("match of a 250,000-token prefix", "1 MB memory compare", result.compare_seconds,
-                      result.match_seconds, "s", result.ratio, 5, "at most")  # fmt: skip
+        return Figure("match of a 250,000-token prefix", "1 MB memory compare", result.compare,
+                      result.match, "s", result.ratio, 5, "at most")  # fmt: skip
 
     def _start_llama_cpp(self) -> LlamaCppPeer | None:
         if self._gguf is None or not llama_cpp_peer.installed():
@@ -273,12 +275,6 @@ def fragmented(adapter: EmbeddedAdapter) -> Iterator[None]:
         pool.release(held[1::2])
 
 
-@contextmanager
-def _gateway(adapter: EmbeddedAdapter) -> Iterator[int]:
-    with GatewayThread(gateway_app(adapter)) as thread:
-        yield thread.port
-
-
 def _rate_figure(name: str, peer: float, ours: float, target: float) -> Figure:
     return Figure(name, "Transformers", peer, ours, "tokens/s", ours / peer, target, "at least")
 
@@ -296,7 +292,8 @@ def main(*, json: bool = False, quick: bool = False, threads: int | None = None)
 
     adapter = EmbeddedAdapter.load(EmbeddedConfig(kv_bytes=KV_BYTES, threads=threads), progress)
     torch.set_num_threads(adapter.runner.threads)
-    bench = TtftBench(adapter, find_gguf(), QUICK if quick else Rounds(), progress)
+    packaged = find_gguf()
+    bench = TtftBench(adapter, packaged.path if packaged else None, QUICK if quick else Rounds(), progress)
     figures = bench.run()
     facts = {
         "device": str(adapter.runner.device),

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +20,7 @@ class EmbeddedConfig:
 
     model: str | None = None  # a Hugging Face name, a local folder, or None: the default model
     served_name: str | None = None  # None: the model's own name
-    device: Literal["cpu", "cuda", "auto"] = "auto"
+    device: str = "auto"  # auto, cpu, cuda, cuda:1, ...
     dtype: str = "auto"
     kv_bytes: int | None = None  # size of the KV pool; None: chosen from the free memory
     block_size: int = 16  # tokens

@@ -4,7 +4,8 @@ import contextlib
 import queue
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from collections.abc import Sequence as Many
 
 from tokenizers import Tokenizer
 
@@ -84,11 +85,18 @@ class Engine:
                 limit=room,
             )
 
-    def submit(self, request: GenerateRequest, sink: Sink, grammars: list[GrammarMatcher | None]) -> None:
+    def submit(
+        self,
+        request: GenerateRequest,
+        sink: Sink,
+        grammars: Many[GrammarMatcher | None],
+        keep: Collection[str] = (),
+    ) -> None:
         """Queue a request; `sink` gets its outputs and at last Done or an error, on the engine's thread.
 
         Args:
             grammars: one matcher, or None, for each choice.
+            keep: texts of control tokens that stay in the output, because a parser reads them.
 
         Raises:
             ContextLengthError: see `check`.
@@ -97,7 +105,8 @@ class Engine:
         """
         self.check(request)
         now = self._clock()
-        job = Job(request, sink, {i: self._sequence(request, i, g, now) for i, g in enumerate(grammars)})
+        sequences = {i: self._sequence(request, i, g, now, keep) for i, g in enumerate(grammars)}
+        job = Job(request, sink, sequences)
         with self._gate:  # so that no job is put behind the last look at the commands
             if not self.alive:
                 raise EngineNotReadyError("The engine is not running.")
@@ -140,7 +149,12 @@ class Engine:
             self._choices -= choices
 
     def _sequence(
-        self, request: GenerateRequest, index: int, grammar: GrammarMatcher | None, now: float
+        self,
+        request: GenerateRequest,
+        index: int,
+        grammar: GrammarMatcher | None,
+        now: float,
+        keep: Collection[str],
     ) -> Sequence:
         params = request.sampling
         room = self._runner.context_length - len(request.prompt_ids)
@@ -152,7 +166,7 @@ class Engine:
             max_length=len(request.prompt_ids) + new_tokens,
             arrival=now,
             sampling=SamplingState(params, request.prompt_ids, index, grammar, self._runner.eos_token_ids),
-            detokenizer=IncrementalDetokenizer(self._tokenizer, params.skip_special_tokens, tail),
+            detokenizer=IncrementalDetokenizer(self._tokenizer, params.skip_special_tokens, tail, keep),
             stops=StopStrings(params.stop, params.include_stop),
         )
 

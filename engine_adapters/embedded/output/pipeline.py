@@ -48,6 +48,16 @@ class OutputPipeline:
         self._called = False
 
     @property
+    def can_think(self) -> bool:
+        """Whether thinking is told apart at all."""
+        return self._reasoning is not None
+
+    @property
+    def thinking(self) -> bool:
+        """Whether what was pushed last belongs to the model's thinking."""
+        return self._reasoning is not None and self._reasoning.inside
+
+    @property
     def done(self) -> bool:
         """True when nothing that follows can matter: the one call that is allowed is complete."""
         return self._parser is not None and self._parser.done

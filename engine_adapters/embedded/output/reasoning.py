@@ -91,6 +91,11 @@ class ReasoningParser:
         """The tags, which must be seen even where control tokens are hidden."""
         return self._start, self._end
 
+    @property
+    def inside(self) -> bool:
+        """Whether the text so far ends inside the thinking."""
+        return self._inside
+
     def push(self, text: str) -> list[Thought | Answer]:
         """Take the next piece of text; returns what is certain by now."""
         if self._state is None:
