@@ -30,7 +30,7 @@ def draw(weights: torch.Tensor, uniforms: torch.Tensor) -> torch.Tensor:
 def _blocks(weights: torch.Tensor) -> torch.Tensor:
     missing = -weights.shape[1] % _BLOCK
     padded = F.pad(weights, (0, missing)) if missing else weights
-    return padded.view(len(weights), -1, _BLOCK)
+    return padded.reshape(len(weights), -1, _BLOCK)
 
 
 def _first_above(sums: torch.Tensor, target: torch.Tensor) -> torch.Tensor:

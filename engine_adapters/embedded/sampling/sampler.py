@@ -32,6 +32,7 @@ class Sampler:
     never on its neighbours. Rows without extras and with temperature 0 cost one max over the batch.
     """
 
+    @torch.inference_mode()
     def sample(
         self, logits: torch.Tensor, states: Sequence[SamplingState]
     ) -> list[SampledToken | SamplingError]:

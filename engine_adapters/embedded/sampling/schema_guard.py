@@ -15,7 +15,7 @@ MAX_TEXT = 256 * 1024  # characters of one schema or grammar
 MAX_NESTING = 100  # levels of one JSON document
 MAX_OPTIONAL = 1000  # optional properties of one object: each may come next, so each costs in every step
 _MAX_DESCENT = 16_000  # levels, references followed
-_STACK_BYTES = 256 * 1024 * 1024  # address space, not memory; 3 to 4 KiB a level were measured
+_STACK_BYTES = 128 * 1024 * 1024  # address space, not memory; 3 to 4 KiB a level were measured
 
 Result = TypeVar("Result")
 

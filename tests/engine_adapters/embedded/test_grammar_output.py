@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -157,6 +157,15 @@ class Setup:
         written = write(self.tokenizer, matcher, self.model, params=SamplingParams(seed=seed), eos=self.eos)
         assert written.ended, written.text[-300:]
         return written.text
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread() -> Iterator[None]:
+    """Rows this small gain nothing from more threads, and lose much to them on a busy machine."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")

@@ -29,7 +29,7 @@ def test_a_token_without_weight_is_never_drawn(vocab: int, seed: int, uniform: f
     row = rng.random(vocab).astype(np.float32) * (rng.random(vocab) < 0.1)
     row[rng.integers(vocab)] = 1e-30
     picked = draw(torch.from_numpy(row)[None], torch.tensor([uniform], dtype=torch.float64))
-    assert row[picked.item()] > 0
+    assert row[int(picked.item())] > 0
 
 
 @settings(deadline=None)

@@ -53,11 +53,11 @@ def spread_logits(seed: int, rows: int, vocab: int, scale: float) -> torch.Tenso
     st.lists(params_of_a_row, min_size=1, max_size=4),
     st.sampled_from([1, 7, 300, 2000]),
 )
-@pytest.mark.parametrize("scale", [0.0007, 0.031, 1.3])
+@pytest.mark.parametrize("scale", [0.0007, 0.03, 0.25])
 def test_what_is_kept_is_what_the_definitions_keep(
     scale: float, seed: int, params: list[SamplingParams], vocab: int
 ) -> None:
-    scaled = spread_logits(seed, len(params), vocab, scale)
+    scaled = spread_logits(seed, len(params), vocab, min(scale, 75 / vocab))  # exp stays normal in float32
     weights = kept_weights(scaled, params)
     for row, row_params in enumerate(params):
         kept = set(torch.nonzero(weights[row])[:, 0].tolist())
