@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from collections.abc import Sequence as Many
 
+import numpy as np
+from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from cache_core import PrefixCache
@@ -16,10 +18,15 @@ from engine_adapters.embedded.job import EngineCounters, Job, Sink
 from engine_adapters.embedded.model_runner import ModelRunner
 from engine_adapters.embedded.output.detokenizer import IncrementalDetokenizer
 from engine_adapters.embedded.output.stop_strings import StopStrings
-from engine_adapters.embedded.sampling import GrammarMatcher, SamplingState
+from engine_adapters.embedded.sampling import GrammarMatcher, SamplingState, check_params
 from engine_adapters.embedded.sequence import Sequence
 from engine_adapters.embedded.step_loop import StepLoop
-from engine_adapters.errors import ContextLengthError, EngineNotReadyError, EngineOverloadedError
+from engine_adapters.errors import (
+    ContextLengthError,
+    EngineNotReadyError,
+    EngineOverloadedError,
+    InvalidRequestError,
+)
 
 PROMPT_TAIL = 16  # prompt tokens the detokenizer sees, so that it knows how the first new one continues
 
@@ -65,8 +72,11 @@ class Engine:
         """Refuse what can never run.
 
         Raises:
+            InvalidRequestError: no prompt, ids that the model does not have, or sampling out of range.
             ContextLengthError: the prompt leaves no room in the model's context, or never fits into the pool.
         """
+        check_prompt(request.prompt_ids, self._runner.vocab_size)
+        check_params(request.sampling, self._runner.vocab_size)
         prompt = len(request.prompt_ids)
         limit = self._runner.context_length
         if prompt >= limit:
@@ -99,7 +109,7 @@ class Engine:
             keep: texts of control tokens that stay in the output, because a parser reads them.
 
         Raises:
-            ContextLengthError: see `check`.
+            InvalidRequestError: see `check`.
             EngineOverloadedError: the queue is full.
             EngineNotReadyError: the engine stops, or has stopped.
         """
@@ -190,3 +200,17 @@ class Engine:
         with contextlib.suppress(queue.Empty):
             while True:
                 self._commands.get_nowait()()
+
+
+def check_prompt(ids: NDArray[np.int32], vocab_size: int) -> None:
+    """Refuse a prompt that would break the step it runs in.
+
+    Raises:
+        InvalidRequestError: it is empty, or holds ids that the model does not have.
+    """
+    if len(ids) == 0:
+        raise InvalidRequestError("The prompt has no tokens.", param="prompt")
+    if ids.min() < 0 or ids.max() >= vocab_size:
+        raise InvalidRequestError(
+            f"The prompt holds token ids outside this model's vocabulary of {vocab_size}.", param="prompt"
+        )

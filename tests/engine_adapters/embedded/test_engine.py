@@ -16,6 +16,7 @@ from engine_adapters.errors import (
     EngineFailureError,
     EngineNotReadyError,
     EngineOverloadedError,
+    InvalidRequestError,
 )
 from tests.engine_adapters.embedded.engine_harness import BLOCK, Harness, Pending, random_tokens, running
 
@@ -202,6 +203,15 @@ def test_what_can_never_fit_is_refused_with_both_numbers(llama: Path) -> None:
         assert (refused.value.prompt_tokens, refused.value.limit) == (200, 128)
         assert "200" in str(refused.value)
         assert "128" in str(refused.value)
+
+
+@pytest.mark.parametrize("prompt", [[], [5, -1], [5, 512]])
+def test_a_prompt_that_would_break_its_step_is_refused_before_it_is_queued(
+    harness: Harness, prompt: list[int]
+) -> None:
+    with pytest.raises(InvalidRequestError) as refused:
+        harness.submit(prompt)
+    assert refused.value.param == "prompt"
 
 
 def test_alone_and_out_of_room_ends_with_length(llama: Path) -> None:
