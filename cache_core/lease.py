@@ -133,7 +133,7 @@ class Lease:
     def put_tokens(self, tokens: Tokens) -> None:
         """Write `tokens` behind the covered ones. For the cache alone."""
         end = self.length + len(tokens)
-        self._token_buffer = _grown(self._token_buffer, max(self.length, self.wanted_length), end)
+        self._token_buffer = _grown(self._token_buffer, self.length, end)
         self._token_buffer[self.length : end] = tokens
         self.length = end
 

@@ -15,13 +15,13 @@ class Node:
 
     __slots__ = ("blocks", "children", "label", "last_access", "leases", "parent", "queued")
 
-    def __init__(self, parent: "Node | None", label: bytes, blocks: bytes, now: int) -> None:
+    def __init__(self, parent: "Node | None", label: bytes, blocks: bytes) -> None:
         self.parent = parent  # None: a root, or no longer in a tree
         self.label = label  # int32 token ids of whole blocks
         self.blocks = blocks  # int32 block numbers
         self.children: dict[bytes, Node] | None = None  # by the bytes of their first block; None: a leaf
         self.leases = 0  # leases that pin this node; never less than any child's
-        self.last_access = now  # logical clock; never less than an unleased child's
+        self.last_access = 0  # logical clock, set when a lease lets go; never less than an unleased child's
         self.queued = False  # the eviction policy holds an entry for this node
 
     @property
@@ -49,6 +49,6 @@ class Root(Node):
     __slots__ = ("detached", "scope")
 
     def __init__(self, scope: str) -> None:
-        super().__init__(None, b"", b"", 0)
+        super().__init__(None, b"", b"")
         self.scope = scope
         self.detached = False  # the scope was purged: no new match gets here, leases still end here

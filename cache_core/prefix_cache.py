@@ -37,7 +37,7 @@ class PrefixCache:
         self._in_flight = InFlightTable(pool.block_size)
         self._leases: dict[Lease, None] = {}
         self._lock = Lock()
-        self._now = 0  # logical clock: one tick a use
+        self._now = 0  # logical clock: one tick a release
         self._version = 0
         self._counters = Counters()
 
@@ -68,7 +68,7 @@ class PrefixCache:
         with self._lock:
             root = self._index.root(scope)
             node, matched = self._index.descend(root, tokens[: self.reusable(len(tokens))])
-            self._index.pin(node, self._tick())
+            self._index.pin(node)
             lease = Lease(self, root, node, tokens, self._index.path_blocks(node), matched)
             lease.announced = self._in_flight.announce(lease)
             self._leases[lease] = None
@@ -158,12 +158,11 @@ class PrefixCache:
             if whole > lease.indexed:
                 self._index_blocks(lease, whole)
             lease.ready = ready
-            if lease.announced and lease.ready > lease.wanted_length - self.block_size:
+            if lease.announced and lease.indexed >= lease.wanted_length // self.block_size:
                 self._withdraw(lease)
 
     def _index_blocks(self, lease: Lease, whole: int) -> None:
         """Move the own blocks up to block `whole` into the index, or take over those that are there."""
-        now = self._tick()
         tokens = lease.tokens[lease.indexed * self.block_size : whole * self.block_size]
         own = lease.own_blocks()[: whole - lease.indexed]
         node, matched = self._index.descend(lease.node, tokens)
@@ -172,10 +171,10 @@ class PrefixCache:
             duplicates = own[:found].copy()
             own[:found] = self._index.path_blocks(node, above=lease.node)
             self._pool.release(duplicates)
-            self._index.pin(node, now, above=lease.node)
+            self._index.pin(node, above=lease.node)
         if found < len(own):
             self._pool.mark_ready(own[found:])
-            node = self._index.append(node, tokens[matched:], own[found:], now)
+            node = self._index.append(node, tokens[matched:], own[found:])
             self._version += 1
         lease.node = node
         lease.indexed = whole
@@ -196,7 +195,7 @@ class PrefixCache:
                 copy = self._allocate(1, int(partial[0]))
                 self._copy(partial, copy)
                 child.put_blocks(copy)
-            self._index.pin(lease.node, self._tick())
+            self._index.pin(lease.node)
             self._leases[child] = None
             return child
 
@@ -222,7 +221,8 @@ class PrefixCache:
             self._withdraw(lease)
             self._pool.release(lease.own_blocks())
             lease.close()
-            self._index.unpin(lease.node, self._tick())
+            self._now += 1
+            self._index.unpin(lease.node, self._now)
             if lease.root.detached:
                 self._forget([lease.node])
             else:
@@ -288,10 +288,6 @@ class PrefixCache:
         if lease.announced:
             self._in_flight.withdraw(lease)
             lease.announced = False
-
-    def _tick(self) -> int:
-        self._now += 1
-        return self._now
 
     def _require_live(self, lease: Lease) -> None:
         if not lease.live:

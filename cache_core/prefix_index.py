@@ -59,7 +59,7 @@ class PrefixIndex:
             node = self._split(child, inside)
         return node, (matched + inside) // TOKEN_BYTES
 
-    def append(self, node: Node, tokens: Tokens, blocks: Blocks, now: int) -> Node:
+    def append(self, node: Node, tokens: Tokens, blocks: Blocks) -> Node:
         """Put `tokens` (whole blocks that no child of `node` begins with) below `node`, pinned by one lease.
 
         `node` must be pinned by that lease already. Returns the node that ends them.
@@ -69,12 +69,11 @@ class PrefixIndex:
         if self._can_grow(node, len(label)):
             node.label += label
             node.blocks += ids
-            node.last_access = now
             return node
         piece = max(_MAX_LABEL // self._step, 1)  # blocks in one node
         for first in range(0, len(blocks), piece):
             last = first + piece
-            child = Node(node, label[first * self._step : last * self._step], ids[first * 4 : last * 4], now)
+            child = Node(node, label[first * self._step : last * self._step], ids[first * 4 : last * 4])
             child.leases = 1
             self._adopt(node, child)
             node = child
@@ -90,18 +89,17 @@ class PrefixIndex:
         parts.reverse()
         return np.frombuffer(b"".join(parts), dtype=np.int32)
 
-    def pin(self, node: Node, now: int, above: Node | None = None) -> None:
+    def pin(self, node: Node, above: Node | None = None) -> None:
         """One lease more on every node from `node` up to, not including, `above` (all, where None)."""
         step: Node | None = node
         while step is not above and step is not None:
             if step.leases == 0:
                 self.unleased -= step.num_blocks
             step.leases += 1
-            step.last_access = now
             step = step.parent
 
     def unpin(self, node: Node, now: int) -> None:
-        """One lease less on every node from `node` up to its root."""
+        """One lease less on every node from `node` up to its root, all of which were used until `now`."""
         step: Node | None = node
         while step is not None:
             step.leases -= 1
@@ -209,8 +207,8 @@ class PrefixIndex:
         if node.parent is None:
             raise IntegrityError("a root has no label to split")
         ids = at // self._step * 4
-        upper = Node(node.parent, node.label[:at], node.blocks[:ids], node.last_access)
-        upper.leases = node.leases
+        upper = Node(node.parent, node.label[:at], node.blocks[:ids])
+        upper.leases, upper.last_access = node.leases, node.last_access
         self._adopt(node.parent, upper)
         node.label, node.blocks, node.parent = node.label[at:], node.blocks[ids:], upper
         self._adopt(upper, node)

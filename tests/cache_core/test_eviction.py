@@ -7,7 +7,9 @@ from cache_core.node import Node, Root
 
 
 def leaf(now: int) -> Node:
-    return Node(Root("s"), b"\0" * 4, b"\0" * 4, now)
+    node = Node(Root("s"), b"\0" * 4, b"\0" * 4)
+    node.last_access = now
+    return node
 
 
 def put(cache: PrefixCache, *tokens: int) -> None:

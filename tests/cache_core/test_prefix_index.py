@@ -18,9 +18,9 @@ def span(start: int, stop: int) -> NDArray[np.int32]:
 def insert(index: PrefixIndex, tokens: NDArray[np.int32], blocks: NDArray[np.int32], now: int = 1) -> Node:
     """What a request does that is the only one: pin, append the rest, unpin."""
     node, matched = index.descend(index.root("s"), tokens)
-    index.pin(node, now)
+    index.pin(node)
     if matched < len(tokens):
-        node = index.append(node, tokens[matched:], blocks, now)
+        node = index.append(node, tokens[matched:], blocks)
     index.unpin(node, now)
     return node
 
@@ -68,10 +68,10 @@ def test_an_edge_splits_at_the_block_where_two_prompts_part() -> None:
 def test_a_split_inherits_leases_and_heat_and_leaves_a_lease_at_its_end() -> None:
     index = PrefixIndex(1)
     node = insert(index, span(0, 6), span(0, 6), now=3)
-    index.pin(node, 4)
+    index.pin(node)
     upper, matched = index.descend(index.root("s"), ids(0, 1, 99))
     assert matched == 2
-    assert (upper.leases, upper.last_access) == (1, 4)
+    assert (upper.leases, upper.last_access) == (1, 3)
     assert index.path_blocks(node).tolist() == [0, 1, 2, 3, 4, 5]
     index.unpin(node, 5)
     assert (upper.leases, node.leases) == (0, 0)
@@ -80,11 +80,11 @@ def test_a_split_inherits_leases_and_heat_and_leaves_a_lease_at_its_end() -> Non
 
 def test_only_the_request_that_pins_a_leaf_alone_grows_it_in_place() -> None:
     index = PrefixIndex(1)
-    node = index.append(index.root("s"), span(0, 2), ids(0, 1), 1)
+    node = index.append(index.root("s"), span(0, 2), ids(0, 1))
     index.root("s").leases = 1
-    assert index.append(node, ids(2), ids(2), 2) is node
-    index.pin(node, 3)
-    assert index.append(node, ids(3), ids(3), 4) is not node
+    assert index.append(node, ids(2), ids(2)) is node
+    index.pin(node)
+    assert index.append(node, ids(3), ids(3)) is not node
 
 
 def test_an_only_child_joins_its_parent_when_leases_and_heat_are_equal() -> None:
@@ -92,7 +92,7 @@ def test_an_only_child_joins_its_parent_when_leases_and_heat_are_equal() -> None
     first = insert(index, span(0, 4), span(0, 4), now=1)
     insert(index, ids(0, 1, 9), ids(9), now=2)
     assert len(edges(index)) == 3
-    index.pin(first, 3)
+    index.pin(first)
     index.unpin(first, 3)
     second, _ = index.descend(index.root("s"), ids(0, 1, 9))
     index.trim(second, 1)
@@ -109,7 +109,7 @@ def test_an_only_child_that_differs_stays_apart(apart: str) -> None:
     if apart == "heat":
         upper.last_access = 2
     else:
-        index.pin(upper, 1)
+        index.pin(upper)
     index.merge_path(node)
     assert len(edges(index)) == 2
 
@@ -130,7 +130,7 @@ def test_a_leased_or_inner_node_is_never_trimmed() -> None:
     upper, _ = index.descend(index.root("s"), span(0, 2))
     with pytest.raises(IntegrityError, match="unleased leaf"):
         index.trim(upper, 1)
-    index.pin(node, 2)
+    index.pin(node)
     with pytest.raises(IntegrityError, match="unleased leaf"):
         index.trim(node, 1)
 
@@ -152,7 +152,7 @@ def test_long_prompts_become_chains_of_bounded_nodes(block: int) -> None:
 def test_a_detached_scope_is_not_matched_and_forgotten_with_its_last_lease() -> None:
     index = PrefixIndex(1)
     node = insert(index, span(0, 4), span(0, 4))
-    index.pin(node, 2)
+    index.pin(node)
     root = index.detach("s")
     assert root is not None
     assert root.detached

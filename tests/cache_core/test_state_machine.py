@@ -1,11 +1,13 @@
 """Random use of the whole cache against a naive dictionary model, every invariant checked after every step."""
 
+import numpy as np
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from cache_core import LeaseReleasedError, OutOfBlocksError, prefix_index
+from cache_core.prefix_index import nodes_below
 from tests.cache_core.simulation import Model, ModelLease, Prefix, SimulatedCache, array
 
 SCOPES = st.sampled_from(["a", "b"])
@@ -138,12 +140,19 @@ class CacheMachine(RuleBasedStateMachine):
         for end in range(first + 1, last + 1):
             self.model.ready[m.place, tuple(m.tokens[: end * block])] = self.model.now
         m.ready = ready
-        if m.ready > len(m.wanted) - block:
+        if m.ready // block >= len(m.wanted) // block:
             m.announced = False
         pages = m.lease.blocks.tolist()
         assert pages[:first] == m.pages[:first]
         assert pages[last:] == m.pages[last:]
         m.pages = pages
+
+    @precondition(has_leases)
+    @rule(which=WHICH, bits=st.integers(0, 15))
+    def decode(self, which: int, bits: int) -> None:
+        m = self.pick(which)
+        self.extend(m, tuple(bits >> place & 1 for place in range(self.model.block)))
+        self.commit_upto(m, None)
 
     @precondition(lambda self: 0 < len(self.model.leases) < 6)
     @rule(which=WHICH)
@@ -188,7 +197,7 @@ class CacheMachine(RuleBasedStateMachine):
     def evict(self, count: int) -> None:
         assert self.cache.evict(count) == self.model.evict(count)
 
-    @rule(scope=st.one_of(st.none(), SCOPES), how=st.integers(0, 5))
+    @rule(scope=st.one_of(st.none(), SCOPES), how=st.integers(0, 3))
     def forget(self, scope: str | None, how: int) -> None:
         if how == 0:
             self.flush(scope)
@@ -218,6 +227,7 @@ class CacheMachine(RuleBasedStateMachine):
         self.simulated.scribble_over_free_blocks()
         self.cache.check_integrity()
         self.figures_agree()
+        self.the_same_prefixes_are_ready()
         self.leases_hold_what_they_should()
         self.version_grew_with_every_change()
 
@@ -228,6 +238,19 @@ class CacheMachine(RuleBasedStateMachine):
         assert stats.cached == len(model.unleased())
         assert stats.leased == len(model.leased())
         assert self.cache.available() == model.available()
+
+    def the_same_prefixes_are_ready(self) -> None:
+        held: list[tuple[str, Prefix]] = []
+        for root in self.cache._index.roots():
+            ends = {root: b""}
+            for node in nodes_below(root):
+                assert node.parent is not None
+                before = ends[node.parent]
+                ends[node] = before + node.label
+                tokens = tuple(np.frombuffer(ends[node], dtype=np.int32).tolist())
+                known = len(before) // 4
+                held += [(root.scope, p) for p in self.model.prefixes(tokens) if len(p) > known]
+        assert sorted(held) == sorted((scope, prefix) for (scope, _), prefix in self.model.ready)
 
     def leases_hold_what_they_should(self) -> None:
         for m in self.model.leases:
@@ -245,4 +268,4 @@ class CacheMachine(RuleBasedStateMachine):
 
 
 TestCacheMachine = CacheMachine.TestCase
-TestCacheMachine.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestCacheMachine.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)
