@@ -10,9 +10,10 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Route
 
 from engine_adapters.base import EngineAdapter
+from gateway.admission import Admission
 from gateway.chat import chat_job
 from gateway.completions import completions_job
-from gateway.endpoint import GenerationEndpoint, InFlight
+from gateway.endpoint import GenerationEndpoint
 from gateway.errors import ApiError
 from gateway.jobs import JobContext
 from gateway.models import ModelRoutes
@@ -47,9 +48,9 @@ def create_app_over(served: Served, settings: GatewaySettings | None = None) -> 
     app.add_exception_handler(HTTPException, _answer_http_exception)
     _add_model_routes(app, ModelRoutes(served, settings))
     context = JobContext(served, threads, settings)
-    in_flight = InFlight()
+    admission = Admission(settings)
     for path, make_job in (("/v1/chat/completions", chat_job), ("/v1/completions", completions_job)):
-        endpoint = GenerationEndpoint(make_job, context, in_flight)
+        endpoint = GenerationEndpoint(make_job, context, admission)
         app.router.routes.append(Route(path, endpoint=endpoint, methods=["POST"]))
     document_generation(app)
     return app

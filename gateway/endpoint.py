@@ -9,6 +9,7 @@ from starlette.types import Receive, Scope, Send
 
 from engine_adapters.base import Usage
 from engine_adapters.errors import EngineError, EngineFailureError
+from gateway.admission import Admission
 from gateway.errors import (
     ApiError,
     ClientGoneError,
@@ -17,7 +18,6 @@ from gateway.errors import (
     from_engine,
     internal,
     not_ready,
-    overloaded,
 )
 from gateway.generation import Generation
 from gateway.jobs import JobContext, JobMaker
@@ -32,36 +32,25 @@ from gateway.wire.usage import cached_tokens
 log = logging.getLogger("kvgate.gateway")
 
 
-class InFlight:
-    """Counts the requests that hold memory or a place in the engine; shared by all generation routes."""
-
-    def __init__(self) -> None:
-        self.count = 0
-
-
 class GenerationEndpoint:
     """An ASGI app for one route; `make_job` is what differs between routes."""
 
-    def __init__(self, make_job: JobMaker, context: JobContext, in_flight: InFlight) -> None:
+    def __init__(self, make_job: JobMaker, context: JobContext, admission: Admission) -> None:
         self._make_job = make_job
         self._context = context
         self._settings = context.settings
-        self._in_flight = in_flight
+        self._admission = admission
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         record = record_of(scope)
-        self._in_flight.count += 1
         try:
-            await self._answer(scope, receive, send, record)
+            with self._admission.enter() as ticket:
+                raw = await read_body(scope, receive, self._settings, ticket.hold)
+                await self._answer(raw, receive, send, record)
         except (ApiError, EngineError) as error:
             await send_error(send, self._refusal(error, record))
-        finally:
-            self._in_flight.count -= 1
 
-    async def _answer(self, scope: Scope, receive: Receive, send: Send, record: RequestRecord) -> None:
-        if self._in_flight.count > self._settings.max_in_flight:
-            raise overloaded("Too many requests are being worked on.", self._settings.retry_after_s)
-        raw = await read_body(scope, receive, self._settings)
+    async def _answer(self, raw: bytes, receive: Receive, send: Send, record: RequestRecord) -> None:
         stream = EventStream(send, self._settings.write_stall_s)
         try:
             async with DisconnectGuard(receive):

@@ -22,6 +22,7 @@ from gateway.app import create_app_over
 from gateway.listener import is_loopback, listen, url_of
 from gateway.served import Backend, Served
 from gateway.settings import GatewaySettings
+from gateway.transport.http_protocol import GatewayHttpProtocol
 
 log = logging.getLogger("kvgate.gateway")
 
@@ -49,7 +50,7 @@ def server_config(app: ASGIApp, *, grace_s: float) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         loop="uvloop",
-        http="httptools",
+        http=GatewayHttpProtocol,
         ws="none",
         log_config=None,
         access_log=False,

@@ -12,6 +12,7 @@ class GatewaySettings:
     max_body_bytes: int = 16 * MIB  # one request's body
     body_timeout_s: float = 60.0  # how long a client may take to send its body
     max_in_flight: int = 1024  # requests being read, waiting or generating; more get 429
+    max_buffered_bytes: int = 512 * MIB  # bodies of all requests in flight together; more get 429
     max_choices: int = 128  # prompts times n, in one request
     max_stops: int = 16  # stop strings in one request
     prompts_at_once: int = 8  # engine requests one completions request runs at the same time

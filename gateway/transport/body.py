@@ -1,6 +1,7 @@
 """A request's body: read within bounds, parsed, and refused in words when it is not a JSON object."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import orjson
@@ -12,8 +13,10 @@ from gateway.settings import GatewaySettings
 MAX_DEPTH = 128  # levels of objects and arrays; templates and grammars recurse over what they are given
 
 
-async def read_body(scope: Scope, receive: Receive, settings: GatewaySettings) -> bytes:
-    """All bytes of the body.
+async def read_body(
+    scope: Scope, receive: Receive, settings: GatewaySettings, hold: Callable[[int], None]
+) -> bytes:
+    """All bytes of the body; `hold` is told of each piece before it is kept and may refuse it.
 
     Raises:
         ApiError: 413 as soon as it is known to be too large, 408 when it takes too long, 415 when compressed.
@@ -33,6 +36,7 @@ async def read_body(scope: Scope, receive: Receive, settings: GatewaySettings) -
                 size += len(chunk)
                 if size > settings.max_body_bytes:
                     raise _too_large(settings, headers)
+                hold(len(chunk))
                 chunks.append(chunk)
                 if not message.get("more_body", False):
                     break

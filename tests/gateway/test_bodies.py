@@ -1,5 +1,6 @@
 """Bodies on the wire: split, too large, too slow, and connections that go on after an error."""
 
+import contextlib
 import json
 import socket
 import time
@@ -76,6 +77,38 @@ def test_a_long_conversation_passes_every_layer_below_the_limit(server: Running)
     turns = [{"role": "user", "content": "x" * 1000}] * 12_000
     response = server.http.post(CHAT, json={"model": MODEL, "messages": turns})
     assert check_shape(response)["code"] == "context_length_exceeded"
+
+
+def test_bodies_held_together_are_bounded_and_given_back(serve_with) -> None:
+    server = serve_with(max_buffered_bytes=1000)
+    response = server.http.post(CHAT, content=b" " * 1001)
+    assert response.status_code == 429
+    check_shape(response)
+    for _ in range(20):
+        assert server.http.post(CHAT, content=RAW).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("raw", "status"),
+    [
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 400),
+        (b"GET / HTTP/9.9\r\n\r\n", 400),
+        (b"POST / HTTP/1.1\r\ncontent-length: 5\r\ncontent-length: 6\r\n\r\n", 400),
+        (b"POST / HTTP/1.1\r\ncontent-length: 5\r\ntransfer-encoding: chunked\r\n\r\n", 400),
+        (b"GET / HTTP/1.1\r\nx: " + b"y" * 2_000_000, 431),
+    ],
+    ids=["TLS", "version", "two lengths", "length and chunks", "endless header"],
+)
+def test_what_is_no_http_is_refused_in_the_same_shape(server: Running, raw: bytes, status: int) -> None:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as client:
+        with contextlib.suppress(ConnectionError):
+            client.sendall(raw)
+        answer = b""
+        with contextlib.suppress(ConnectionResetError):
+            while piece := client.recv(65536):
+                answer += piece
+    assert answer.startswith(b"HTTP/1.1 %d " % status)
+    assert set(json.loads(answer.split(b"\r\n\r\n", 1)[1])["error"]) == {"message", "type", "param", "code"}
 
 
 def test_a_body_that_never_comes_is_408(small: Running) -> None:

@@ -1,0 +1,48 @@
+"""What all running requests may hold together; past it, new work is refused and not queued."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from gateway.errors import overloaded
+from gateway.settings import GatewaySettings
+
+
+class Ticket:
+    """One admitted request and the bytes of body it holds."""
+
+    def __init__(self, admission: "Admission") -> None:
+        self._admission = admission
+        self.held = 0  # bytes
+
+    def hold(self, size: int) -> None:
+        """Take `size` more bytes; raises ApiError 429 when all requests together hold too many."""
+        self._admission.check_bytes(size)
+        self.held += size
+        self._admission.body_bytes += size
+
+
+class Admission:
+    """Counts requests and body bytes in flight; shared by all generation routes."""
+
+    def __init__(self, settings: GatewaySettings) -> None:
+        self._settings = settings
+        self.requests = 0
+        self.body_bytes = 0
+
+    @contextmanager
+    def enter(self) -> Iterator[Ticket]:
+        """Admit one request until the block ends; raises ApiError 429 when too many are in flight."""
+        if self.requests >= self._settings.max_in_flight:
+            raise overloaded("Too many requests are being worked on.", self._settings.retry_after_s)
+        ticket = Ticket(self)
+        self.requests += 1
+        try:
+            yield ticket
+        finally:
+            self.requests -= 1
+            self.body_bytes -= ticket.held
+
+    def check_bytes(self, size: int) -> None:
+        """Refuse `size` more bytes where they are too many."""
+        if self.body_bytes + size > self._settings.max_buffered_bytes:
+            raise overloaded("Too much is being sent at once.", self._settings.retry_after_s)

@@ -1,0 +1,56 @@
+"""The gateway over the default model's own template and tokenizer."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from canon.tokens import PromptTokenizer
+from gateway.served import Backend
+from tests.gateway.running_server import Running
+from tests.gateway.scripted_engine import MODEL
+
+CHAT = "/v1/chat/completions"
+
+
+@pytest.fixture
+def prompts(server: Running, smollm2_folder: Path) -> PromptTokenizer:
+    tokenizer = PromptTokenizer.from_folder(smollm2_folder)
+    server.served.put(Backend(server.engine, tokenizer))
+    return tokenizer
+
+
+def post(server: Running, *messages: dict[str, Any], **fields: Any) -> Any:
+    return server.http.post(CHAT, json={"model": MODEL, "messages": list(messages), **fields})
+
+
+def test_the_engine_gets_the_templates_tokens(server: Running, prompts: PromptTokenizer) -> None:
+    messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hé <|im_end|> 你好"}]
+    answer = post(server, *messages).json()
+    (request,) = server.engine.requests
+    assert request.prompt_ids.tolist() == prompts.chat(messages).ids.tolist()
+    assert answer["usage"]["prompt_tokens"] == len(request.prompt_ids)
+
+
+def test_parts_and_a_developer_are_what_the_template_knows(server: Running, prompts: PromptTokenizer) -> None:
+    post(server, {"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"})
+    parts = [{"type": "text", "text": "Hi"}]
+    post(server, {"role": "developer", "content": "Be brief."}, {"role": "user", "content": parts})
+    first, second = server.engine.requests
+    assert first.prompt_ids.tolist() == second.prompt_ids.tolist()
+
+
+def test_what_the_template_cannot_take_names_its_field(server: Running, prompts: PromptTokenizer) -> None:
+    tool = {"type": "function", "function": {"name": "f", "parameters": {}}}
+    refused = post(server, {"role": "user", "content": "Hi"}, tools=[tool])
+    assert refused.status_code == 400
+    assert refused.json()["error"]["param"] == "tools"
+
+
+def test_completions_take_text_and_ids_alike(server: Running, prompts: PromptTokenizer) -> None:
+    ids = prompts.encode("Once upon a time").tolist()
+    for prompt in ("Once upon a time", ids):
+        answer = server.sdk.completions.create(model=MODEL, prompt=prompt, echo=True)
+        assert answer.choices[0].text == "Once upon a timeHello world"
+    first, second = server.engine.requests
+    assert first.prompt_ids.tolist() == second.prompt_ids.tolist() == ids
