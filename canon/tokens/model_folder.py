@@ -34,7 +34,11 @@ def read_model_folder(folder: Path) -> ModelFolder:
         config |= _json_file(folder / "special_tokens_map.json")
     return ModelFolder(
         tokenizer_json=_bytes_of(folder / "tokenizer.json", needed=True),
-        templates=_template_files(folder) or _configured_templates(config.get("chat_template")),
+        templates=_template_files(folder)
+        or _configured_templates(config.get("chat_template"))
+        or _configured_templates(
+            _json_file(folder / "chat_template.json").get("chat_template")
+        ),  # older VLMs
         variables=_variables(config),
         declared_tokens=_declared_tokens(config),
         named_tokens=_missing_tokens(config),

@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from canon.errors import TemplateError
 from canon.tokens.continuation import ContinuedMessage
 from canon.tokens.conversation import Message
 from canon.tokens.plain_data import map_strings, strings
@@ -85,12 +84,7 @@ def render_controlled(
     if not tokens.may_be_written_in(content):
         return RenderedChat(text, tokens.of_template(text), suspicious=False)
     stand_ins = tokens.stand_ins(content)
-    try:
-        marked = render_text(template, conversation.marked(stand_ins), clock)
-    except TemplateError:
-        if any(map(tokens.scanner.found_in, content)):
-            raise
-        return _unmarked(text, tokens)
+    marked = render_text(template, conversation.marked(stand_ins), clock)
     restored, own = stand_ins.restore(marked), tokens.of_template(marked)
     if (
         restored != text

@@ -1,6 +1,7 @@
 """Where a text can be cut so that its pieces, encoded one by one, give the ids of the whole."""
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 
 from tokenizers import AddedToken
@@ -18,13 +19,14 @@ def safe_tokens(tokenizers: TokenizerSet) -> dict[str, int]:
     token is a safe cut where nothing can keep it from being found at once: it is matched on the raw text, takes no
     blanks from its neighbours, and no other added token can overlap it.
     """
-    added = list(tokenizers.added.values())
-    if not tokenizers.deterministic or any(token.single_word for token in added):
+    added = tokenizers.added
+    if not tokenizers.deterministic or any(token.single_word for token in added.values()):
         return {}
+    neighbours = _Neighbours(token.content for token in added.values())
     safe = {
         token.content: index
-        for index, token in tokenizers.added.items()
-        if token.special and _stands_alone(token) and not _overlapped(token.content, added)
+        for index, token in added.items()
+        if token.special and _stands_alone(token) and not neighbours.can_cover(token.content)
     }
     return safe if _holds(tokenizers, safe) else {}
 
@@ -33,21 +35,23 @@ def _stands_alone(token: AddedToken) -> bool:
     return bool(token.content) and not (token.lstrip or token.rstrip or token.single_word or token.normalized)
 
 
-def _overlapped(content: str, added: Iterable[AddedToken]) -> bool:
-    """Could a match of another added token (or of this one, shifted) cover a part of `content`?"""
-    return any(_overlaps(other.content, content) for other in added)
+class _Neighbours:
+    """All added tokens, by what of another one they could cover. There may be thousands."""
 
+    def __init__(self, contents: Iterable[str]) -> None:
+        self._sorted = sorted(contents)
+        self._tails: dict[str, set[str]] = {}  # what follows after at least one character, by its first one
+        for content in self._sorted:
+            for at in range(1, len(content)):
+                self._tails.setdefault(content[at], set()).add(content[at:])
 
-def _overlaps(other: str, content: str) -> bool:
-    if other != content and other.startswith(content):
-        return True  # the longer one would be found in its place
-    at = other.find(content[0], 1)
-    while at != -1:
-        tail = other[at:]
-        if tail.startswith(content) or content.startswith(tail):
-            return True
-        at = other.find(content[0], at + 1)
-    return False
+    def can_cover(self, content: str) -> bool:
+        """Could a match of another added token (or of this one, shifted) take a part of `content`?"""
+        longer = bisect_right(self._sorted, content)
+        if longer < len(self._sorted) and self._sorted[longer].startswith(content):
+            return True  # the longer one would be found in its place
+        tails = self._tails.get(content[0], ())
+        return any(tail.startswith(content) or content.startswith(tail) for tail in tails)
 
 
 def _holds(tokenizers: TokenizerSet, safe: Mapping[str, int]) -> bool:

@@ -41,15 +41,29 @@ class ControlTokens:
         self._alphabet = "".join(sorted(set("".join(words))))
         self._signs = "".join(c for c in self._alphabet if not (c.isalnum() or c == "_" or c.isspace()))
         self._bare = any(not set(word) & set(self._signs) for word in words)
-        self._assembles = any(map(_ends_inside(words, self._signs), template.literals))
+        self._all_words = "\0".join(words)
+        own_text = "\0".join((template.source, *variables.values()))
+        self._reserved = {*self._alphabet, *_PRIVATE_USE.findall(own_text)}
+        self._has_sign = _any_of(self._signs)
+        self._beginnings = tuple(self._with_signs(word[:n] for word in words for n in range(1, len(word))))
+        self._endings = tuple(self._with_signs(word[n:] for word in words for n in range(1, len(word))))
+        # A template that ends a string inside a token, as `'<|' + role + '|>'` does, builds tokens from pieces.
+        self._assembles = any(literal.endswith(self._beginnings) for literal in template.literals)
         self._written = _written(words, template, variables)
         self._kept = TextScanner(c for c in template.constants if self._is_kept(c))
-        self._has_sign = _any_of(self._signs)
+
+    def _with_signs(self, parts: Iterable[str]) -> set[str]:
+        return {part for part in parts if self._has_sign(part)}
 
     def _is_kept(self, constant: str) -> bool:
-        """A string that the template may look for in content; harmless to leave as it is."""
-        inside = any(constant in word for word in self.scanner.words)
-        return bool(set(constant) & set(self._signs)) and not inside and not self.scanner.found_in(constant)
+        """A string that the template may look for in content, and that can be no part of a special token."""
+        return (
+            self._has_sign(constant)
+            and constant not in self._all_words
+            and not self.scanner.found_in(constant)
+            and not constant.endswith(self._beginnings)
+            and not constant.startswith(self._endings)
+        )
 
     def may_be_written_in(self, content: Iterable[str]) -> bool:
         """False where the content cannot have any part in a special token of the rendered text."""
@@ -63,7 +77,7 @@ class ControlTokens:
     def stand_ins(self, content: Sequence[str]) -> StandIns:
         """Stand-ins that occur nowhere in `content`. Raises `TemplateError` where it leaves none free."""
         used = set(chain.from_iterable(_PRIVATE_USE.findall(text) for text in content if not text.isascii()))
-        used |= set(self._alphabet)
+        used |= self._reserved
         free = (chr(code) for code in chain(*_PRIVATE_RANGES) if chr(code) not in used)
         table = dict(zip(self._alphabet, free, strict=False))
         if len(table) < len(self._alphabet):
@@ -75,7 +89,7 @@ class ControlTokens:
         signs = [(sign, table[sign]) for sign in self._signs]
 
         def mark(text: str) -> str:
-            if self._assembles and any(text.strip() in word for word in self.scanner.words):
+            if self._assembles and text.strip() and text.strip() in self._all_words:
                 return text.translate(all_characters)
             if not self._bare and not self._has_sign(text):
                 return text
@@ -111,13 +125,7 @@ def _any_of(characters: str) -> Callable[[str], bool]:
     return lambda text: pattern.search(text) is not None
 
 
-def _ends_inside(words: Iterable[str], signs: str) -> Callable[[str], bool]:
-    """Does a string end in the beginning of a special token, as `'<|' + role + '|>'` starts one?"""
-    beginnings = {word[:n] for word in words for n in range(1, len(word)) if set(word[:n]) & set(signs)}
-    return lambda text: any(text.endswith(beginning) for beginning in beginnings)
-
-
 def _written(words: Iterable[str], template: ChatTemplate, variables: Mapping[str, str]) -> frozenset[str]:
     """The special tokens that the template has in itself or in its variables."""
-    sources = [*template.literals, *variables.values()]
-    return frozenset(word for word in words if any(word in source for source in sources))
+    sources = "\0".join((*template.literals, *variables.values()))
+    return frozenset(word for word in words if word in sources)
