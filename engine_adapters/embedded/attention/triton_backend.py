@@ -16,7 +16,6 @@ from engine_adapters.embedded.attention.torch_backend import TorchBackend, Torch
 from engine_adapters.embedded.attention.triton_kernels import attend_parts, merge_parts
 from engine_adapters.embedded.attention.triton_work import (
     KEY_TILE,
-
     KeyRange,
     cut,
     key_ranges,
@@ -69,11 +68,10 @@ class TritonBackend(AttentionBackend):
         self._interpreted = bool(triton.knobs.runtime.interpret)
 
     def plan(self, layout: StepLayout, tier: DeviceTier, window: int | None) -> TritonPlan:
-        long, short = [], []
-        for span in layout.spans:
-            segment = layout.segments[span.members[0]]
-            (long if segment.size > MAX_SHARING_TOKENS else short).append(span)
-        tables, ranges = None, []
+        sizes = [layout.segments[span.members[0]].size for span in layout.spans]
+        long = [span for span, size in zip(layout.spans, sizes, strict=True) if size > MAX_SHARING_TOKENS]
+        short = [span for span, size in zip(layout.spans, sizes, strict=True) if size <= MAX_SHARING_TOKENS]
+        tables, ranges = None, list[KeyRange]()
         if short:
             pages, offsets = page_tables(layout, short)
             tables = torch.from_numpy(pages).to(tier.device)
@@ -97,7 +95,7 @@ class TritonBackend(AttentionBackend):
             _, heads, size, _ = call.query.shape
             output = call.query.new_empty((1, size, heads, values.shape[2]))
         if plan.tables is not None:
-            with torch.cuda.device_of(output):
+            with torch.cuda.device_of(output):  # type: ignore[no-untyped-call]
                 self._launch(plan, plan.tables, tier, call, output)
         return output
 
@@ -158,14 +156,16 @@ class TritonBackend(AttentionBackend):
             tile = _tile(max(len(each.rows) for each in plan.ranges) * group, group)
             programs = max(1, _programs(tier.device) // kv_heads)
             work = cut(plan.ranges, plan.positions, tile // group, programs, self._min_keys)
-            arrays = (torch.from_numpy(each).to(tier.device) for each in (work.items, work.entries, work.merges))
+            arrays = (
+                torch.from_numpy(each).to(tier.device) for each in (work.items, work.entries, work.merges)
+            )
             plan.work[group, kv_heads] = _DeviceWork(tile, *arrays)
         return plan.work[group, kv_heads]
 
 
 def _tile(rows: int, group: int) -> int:
     """Rows of a tile: the small one where every range fits it."""
-    small, large = (max(size, triton.next_power_of_2(group)) for size in _TILES)
+    small, large = (max(size, _padded(group)) for size in _TILES)
     return small if rows <= small else large
 
 
@@ -176,7 +176,7 @@ def _keys_at_once(dim: int, dtype: torch.dtype) -> int:
 
 def _padded(dim: int) -> int:
     """The matrix units take powers of two from 16 on."""
-    return max(16, triton.next_power_of_2(dim))
+    return max(16, 1 << (dim - 1).bit_length())
 
 
 def _programs(device: torch.device) -> int:
@@ -184,5 +184,3 @@ def _programs(device: torch.device) -> int:
     if device.type != "cuda":
         return 32
     return int(torch.cuda.get_device_properties(device).multi_processor_count) * _PROGRAMS_A_PROCESSOR
-
-

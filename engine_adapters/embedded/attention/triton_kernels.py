@@ -1,10 +1,9 @@
-# mypy: disallow-untyped-decorators=false
+# mypy: disallow-untyped-decorators=false, allow-untyped-defs, allow-incomplete-defs
 """Triton kernels of paged attention: attend over part of the keys, then merge the parts.
 
-Integer and float scalars are not specialized on, so that what a self-check compiled is what runs later.
+Scalars are not specialized on, so that what a self-check compiled is what runs later. Triton compiles annotations,
+too, and knows no others than its own.
 """
-
-from typing import Any
 
 import triton
 import triton.language as tl
@@ -13,22 +12,25 @@ _NOTHING = tl.constexpr(-1.0e30)  # a running maximum before any key; finite, so
 _TINY = tl.constexpr(1.0e-30)
 
 
-@triton.jit(do_not_specialize=["query_head", "query_row", "pool_slots", "scaling", "softcap", "window"])
+@triton.jit(
+    do_not_specialize=["query_head", "query_row", "pool_slots", "scaling", "softcap", "window"],
+    do_not_specialize_on_alignment=["query"],
+)
 def attend_parts(
-    query: Any,  # [heads, T, KEY_DIM] by the two strides below
-    keys: Any,  # [kv_heads, pool_slots, KEY_DIM]
-    values: Any,  # [kv_heads, pool_slots, VALUE_DIM]
-    tables: Any,  # page tables, one behind another
-    items: Any,  # [programs, 5]: table, first key position, the one behind the last, first entry, entries
-    entries: Any,  # [entries, 3]: row of the query, its position, part that takes the result
-    outputs: Any,  # [parts, heads, VALUE_DIM] float32
-    totals: Any,  # [parts, heads] float32: log of the sum of exponentials
-    query_head: int,
-    query_row: int,
-    pool_slots: int,
-    scaling: float,
-    softcap: float,  # 0: none
-    window: int,
+    query,  # [heads, T, KEY_DIM] by the two strides below
+    keys,  # [kv_heads, pool_slots, KEY_DIM]
+    values,  # [kv_heads, pool_slots, VALUE_DIM]
+    tables,  # page tables, one behind another
+    items,  # [programs, 5]: table, first key position, the one behind the last, first entry, entries
+    entries,  # [entries, 3]: row of the query, its position, part that takes the result
+    outputs,  # [parts, heads, VALUE_DIM] float32
+    totals,  # [parts, heads] float32: log of the sum of exponentials
+    query_head,
+    query_row,
+    pool_slots,
+    scaling,
+    softcap,  # 0: none
+    window,
     GROUP: tl.constexpr,  # noqa: N803 - Triton's convention for what is known when compiling
     KEY_DIM: tl.constexpr,  # noqa: N803
     VALUE_DIM: tl.constexpr,  # noqa: N803
@@ -38,7 +40,7 @@ def attend_parts(
     BLOCK_K: tl.constexpr,  # noqa: N803 - KEY_DIM padded
     BLOCK_V: tl.constexpr,  # noqa: N803 - VALUE_DIM padded
     DOT: tl.constexpr,  # noqa: N803 - what the two products' operands are
-) -> None:
+):
     """Program (item, key head): the item's rows, with all query heads of the group, over its keys."""
     item = items + tl.program_id(0) * 5
     kv_head = tl.program_id(1)
@@ -112,33 +114,33 @@ def attend_parts(
 
 @triton.jit
 def merge_parts(
-    outputs: Any,  # [parts, heads, VALUE_DIM] float32
-    totals: Any,  # [parts, heads] float32
-    merges: Any,  # [programs, 3]: row, first part, parts
-    sinks: Any,  # [heads] float32; anything where SINKS is false
-    target: Any,  # [T, heads, VALUE_DIM]
+    outputs,  # [parts, heads, VALUE_DIM] float32
+    totals,  # [parts, heads] float32
+    merges,  # [programs, 3]: row, first part, parts
+    sinks,  # [heads] float32; anything where SINKS is false
+    target,  # [T, heads, VALUE_DIM]
     VALUE_DIM: tl.constexpr,  # noqa: N803
     BLOCK_V: tl.constexpr,  # noqa: N803
     SINKS: tl.constexpr,  # noqa: N803
-) -> None:
+):
     """Program (row, head): the whole from its parts, and the sink's share of the softmax."""
     merge = merges + tl.program_id(0) * 3
     head = tl.program_id(1)
     heads = tl.num_programs(1)
     row = tl.load(merge).to(tl.int64)
-    first = tl.load(merge + 1)
-    count = tl.load(merge + 2)
+    first = tl.load(merge + 1).to(tl.int64)
+    behind = first + tl.load(merge + 2)
     of_value = tl.arange(0, BLOCK_V)
     whole = of_value < VALUE_DIM
 
-    top = _NOTHING + 0.0
-    weight = 0.0
+    top = tl.full([], _NOTHING, tl.float32)
+    weight = tl.full([], 0.0, tl.float32)
     if SINKS:
         top = tl.load(sinks + head)
-        weight = 1.0
+        weight = tl.full([], 1.0, tl.float32)
     result = tl.zeros([BLOCK_V], tl.float32)
-    for part in range(first, first + count):
-        source = part.to(tl.int64) * heads + head
+    for part in range(first, behind):
+        source = part * heads + head
         total = tl.load(totals + source)
         higher = tl.maximum(top, total)
         fade = tl.exp(top - higher)
