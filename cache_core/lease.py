@@ -64,7 +64,7 @@ class Lease:
     @property
     def blocks(self) -> Blocks:
         """Page table: int32 [ceil(length / block size)], shared blocks first, then its own."""
-        self._require_live()
+        self.require_live()
         view = self._block_buffer[: self.num_blocks]
         view.flags.writeable = False
         return view
@@ -72,7 +72,7 @@ class Lease:
     @property
     def tokens(self) -> Tokens:
         """int32 [length]: the tokens the page table covers."""
-        self._require_live()
+        self.require_live()
         view = self._token_buffer[: self.length]
         view.flags.writeable = False
         return view
@@ -148,7 +148,8 @@ class Lease:
         """A writable view of the page table behind the indexed blocks. For the cache alone."""
         return self._block_buffer[self.indexed : self.num_blocks]
 
-    def _require_live(self) -> None:
+    def require_live(self) -> None:
+        """Raises LeaseReleasedError after its release."""
         if not self.live:
             raise LeaseReleasedError("the lease was released")
 

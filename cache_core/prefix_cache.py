@@ -4,7 +4,7 @@ from collections.abc import Callable
 from threading import Lock
 
 from cache_core.block_pool import BlockPool, Blocks
-from cache_core.errors import LeaseError, LeaseReleasedError, OutOfBlocksError
+from cache_core.errors import LeaseError, OutOfBlocksError
 from cache_core.eviction import EvictionPolicy, policy_named
 from cache_core.in_flight import InFlight, InFlightTable
 from cache_core.integrity import check
@@ -137,7 +137,7 @@ class PrefixCache:
     def _extend(self, lease: Lease, tokens: Tokens) -> None:
         tokens = as_tokens(tokens)
         with self._lock:
-            self._require_live(lease)
+            lease.require_live()
             needed = -(-(lease.length + len(tokens)) // self.block_size) - lease.num_blocks
             if needed > 0:
                 last = int(lease.blocks[-1]) if lease.num_blocks else None
@@ -148,7 +148,7 @@ class PrefixCache:
 
     def _commit(self, lease: Lease, upto: int | None) -> None:
         with self._lock:
-            self._require_live(lease)
+            lease.require_live()
             ready = lease.length if upto is None else upto
             if ready > lease.length:
                 raise LeaseError(f"{ready} tokens cannot be ready, the lease covers {lease.length}")
@@ -181,7 +181,7 @@ class PrefixCache:
 
     def _fork(self, lease: Lease) -> Lease:
         with self._lock:
-            self._require_live(lease)
+            lease.require_live()
             child = Lease(
                 self,
                 lease.root,
@@ -210,7 +210,7 @@ class PrefixCache:
 
     def _abandon(self, lease: Lease) -> None:
         with self._lock:
-            self._require_live(lease)
+            lease.require_live()
             self._withdraw(lease)
 
     def _release(self, lease: Lease) -> None:
@@ -288,7 +288,3 @@ class PrefixCache:
         if lease.announced:
             self._in_flight.withdraw(lease)
             lease.announced = False
-
-    def _require_live(self, lease: Lease) -> None:
-        if not lease.live:
-            raise LeaseReleasedError("the lease was released")
