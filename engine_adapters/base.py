@@ -32,15 +32,21 @@ class GrammarSpec:
     """What the generated text must look like."""
 
     kind: Literal["json_object", "json_schema"]
-    schema: str | None = None  # the JSON schema as JSON text, for "json_schema"; property order is output order
+    schema: str | None = (
+        None  # the JSON schema as JSON text, for "json_schema"; property order is output order
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class ToolOptions:
     """The tools a chat request offers, as the client sent them."""
 
-    tools: tuple[Mapping[str, Any], ...]  # OpenAI form: {"type": "function", "function": {"name", "parameters", ...}}
-    choice: Literal["auto", "none", "required"] | str = "auto"  # any other string: the name of the one to call
+    tools: tuple[
+        Mapping[str, Any], ...
+    ]  # OpenAI form: {"type": "function", "function": {"name", "parameters", ...}}
+    choice: Literal["auto", "none", "required"] | str = (
+        "auto"  # any other string: the name of the one to call
+    )
     named: bool = False  # True: `choice` is a function's name
     parallel: bool = True
 

@@ -1,7 +1,10 @@
 """What the embedded engine is told at start."""
 
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from engine_adapters.embedded.models import cache_dir as default_cache_dir
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,5 +30,5 @@ class EmbeddedConfig:
     threads: int | None = None  # None: torch decides
     trust_remote_code: bool = False
     tool_parser: str | None = None  # None: found from the chat template
-    cache_dir: Path = field(default_factory=lambda: Path.home() / ".cache" / "kvgate")
+    cache_dir: Path = field(default_factory=lambda: default_cache_dir(os.environ))  # converted models
     limits: SchedulerLimits = SchedulerLimits()

@@ -14,6 +14,7 @@ access = logging.getLogger("kvgate.access")
 
 _CLIENT_ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
 _GONE_STATUS = 499
+_PROBES = frozenset({"/health", "/ready"})
 
 
 class RequestContext:
@@ -50,7 +51,12 @@ class RequestContext:
             if record.status is None:
                 await send_error(send_with_id, internal())
         finally:
-            access.info("request", extra={"fields": record.fields()})
+            access.log(_level(record), "request", extra={"fields": record.fields()})
+
+
+def _level(record: RequestRecord) -> int:
+    """Probes come every few seconds, day and night: they are not worth a line each."""
+    return logging.DEBUG if record.path in _PROBES else logging.INFO
 
 
 def _request_id(scope: Scope) -> str:
