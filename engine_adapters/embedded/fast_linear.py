@@ -16,7 +16,7 @@ def speed_up_linears(model: torch.nn.Module, library: NativeLibrary) -> int:
     changed = 0
     for module in model.modules():
         if type(module) is torch.nn.Linear and _fits(module.weight, module.bias):
-            module.forward = _forward(module, library)  # type: ignore[method-assign]
+            module.forward = _forward(module, library)  # type: ignore[method-assign, assignment]
             changed += 1
     return changed
 

@@ -4,7 +4,7 @@ import inspect
 import logging
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import psutil
@@ -77,7 +77,7 @@ class ModelRunner:
         cls,
         folder: Path,
         *,
-        device: Literal["cpu", "cuda", "auto"] = "auto",
+        device: str = "auto",
         dtype: str = "auto",
         kv_bytes: int | None = None,
         block_size: int = 16,
