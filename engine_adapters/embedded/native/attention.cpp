@@ -67,10 +67,25 @@ struct Partials {
   float *output, *top, *total;  // [partials, heads, padded value_dim], and twice [partials, heads]
 };
 
+// Asks memory for rows before they are needed, a few lines at a time and in order: no processor foresees where the next
+// block lies, and to ask for all at once is to wait.
+struct Ahead {
+  const float* const* rows;
+  int dim, row, at;
+
+  void ask(int lines) {
+    for (; lines > 0 && row < kTile; lines--) {
+      __builtin_prefetch(rows[row] + at, 0, 2);
+      at += 16;
+      if (at >= dim) at = 0, row++;
+    }
+  }
+};
+
 struct Scratch {
   std::vector<float> query, turned, weights, values, zeros, output, top, total;
-  const float* key_rows[kTile];
-  const float* value_rows[kTile];
+  const float *key_rows[kTile], *value_rows[kTile];
+  const float *next_keys[kTile], *next_values[kTile];
 
   void fit(int rows, int key_dim, int value_dim) {
     query.resize(size_t(rows) * key_dim);
@@ -85,14 +100,16 @@ struct Scratch {
 };
 
 // c[R][N vectors] = or += a[R][depth] b[depth][N vectors]; `row(k)` is the k-th row of b.
-template <int R, int N, bool Add, class RowOf>
-inline void product(const float* a, int64_t a_stride, const RowOf& row, int begin, int end, float* c, int64_t c_stride) {
+template <int R, int N, bool Add, class RowOf, class Ask>
+inline void product(const float* a, int64_t a_stride, const RowOf& row, int begin, int end, float* c,
+                    int64_t c_stride, const Ask& ask) {
   Vec acc[R][N];
   for (int i = 0; i < R; i++)
     for (int j = 0; j < N; j++) acc[i][j] = Add ? load(c + i * c_stride + j * kLanes) : Vec{};
   for (int k = begin; k < end; k++) {
     const float* b = row(k);
     Vec wide[N];
+    ask(k);
     for (int j = 0; j < N; j++) wide[j] = load(b + j * kLanes);
     for (int i = 0; i < R; i++) {
       const Vec scalar = splat(a[i * a_stride + k]);
@@ -104,23 +121,24 @@ inline void product(const float* a, int64_t a_stride, const RowOf& row, int begi
 }
 
 // The same for any width that is a whole number of vectors.
-template <int R, bool Add, class RowOf>
+template <int R, bool Add, class RowOf, class Ask>
 inline void wide_product(const float* a, int64_t a_stride, const RowOf& row, int begin, int end, float* c,
-                         int64_t c_stride, int width) {
+                         int64_t c_stride, int width, const Ask& ask) {
   int at = 0;
   for (; at + kWide * kLanes <= width; at += kWide * kLanes)
-    product<R, kWide, Add>(a, a_stride, [&](int k) { return row(k) + at; }, begin, end, c + at, c_stride);
+    product<R, kWide, Add>(a, a_stride, [&](int k) { return row(k) + at; }, begin, end, c + at, c_stride, ask);
   for (; at < width; at += kLanes)
-    product<R, 1, Add>(a, a_stride, [&](int k) { return row(k) + at; }, begin, end, c + at, c_stride);
+    product<R, 1, Add>(a, a_stride, [&](int k) { return row(k) + at; }, begin, end, c + at, c_stride, ask);
 }
 
 // turned[d][j] = key j's element d
-void turn(const float* const* keys, int count, int dim, float* turned) {
+void turn(const float* const* keys, int count, int dim, float* turned, Ahead ahead) {
   for (int j = 0; j < count; j += kLanes) {
     int d = 0;
     for (; d + kLanes <= dim; d += kLanes) {
       Vec rows[kLanes];
       for (int i = 0; i < kLanes; i++) rows[i] = load(keys[j + i] + d);
+      ahead.ask(kLanes * kLanes / 16);
       transpose(rows);
       for (int i = 0; i < kLanes; i++) store(turned + (d + i) * kTile + j, rows[i]);
     }
@@ -145,25 +163,36 @@ struct Task {
   Scratch& s;
   int head, group, rows, value_width;
 
-  void begin_tile(int at, int count) {
+  // Where the keys and values of a tile lie; behind its end, zeros.
+  void find(int at, int count, const float** keys, const float** values) const {
     const Call& c = call;
     const int32_t* table = c.tables + item.table;
-    const float* keys = c.keys + int64_t(head) * c.slots * c.key_dim;
-    const float* values = c.values + int64_t(head) * c.slots * c.value_dim;
+    const float* all_keys = c.keys + int64_t(head) * c.slots * c.key_dim;
+    const float* all_values = c.values + int64_t(head) * c.slots * c.value_dim;
+    int block = at / c.block_size, offset = at % c.block_size;
     for (int j = 0; j < count; j++) {
-      const int position = at + j;
-      const int64_t slot = int64_t(table[position / c.block_size]) * c.block_size + position % c.block_size;
-      s.key_rows[j] = keys + slot * c.key_dim;
-      s.value_rows[j] = values + slot * c.value_dim;
-      if (value_width != c.value_dim) {  // whole vectors would read past a row
+      const int64_t slot = int64_t(table[block]) * c.block_size + offset;
+      keys[j] = all_keys + slot * c.key_dim;
+      values[j] = all_values + slot * c.value_dim;
+      if (++offset == c.block_size) offset = 0, block++;
+    }
+    for (int j = count; j < kTile; j++) keys[j] = values[j] = s.zeros.data();
+  }
+
+  int tile_size(int at) const { return item.end - at < kTile ? (item.end > at ? item.end - at : 0) : kTile; }
+
+  void begin_tile(int at, int count) {
+    std::memcpy(s.key_rows, s.next_keys, sizeof s.key_rows);
+    std::memcpy(s.value_rows, s.next_values, sizeof s.value_rows);
+    find(at + kTile, tile_size(at + kTile), s.next_keys, s.next_values);
+    if (value_width != call.value_dim) {  // whole vectors would read past a row
+      for (int j = 0; j < count; j++) {
         float* copy = s.values.data() + j * value_width;
-        std::memcpy(copy, s.value_rows[j], c.value_dim * sizeof(float));
+        std::memcpy(copy, s.value_rows[j], call.value_dim * sizeof(float));
         s.value_rows[j] = copy;
       }
     }
-    const int wide = padded(count);
-    for (int j = count; j < wide; j++) s.key_rows[j] = s.zeros.data();
-    turn(s.key_rows, wide, c.key_dim, s.turned.data());
+    turn(s.key_rows, padded(count), call.key_dim, s.turned.data(), {s.next_keys, call.key_dim, 0, 0});
   }
 
   // Scores become weights against the row's largest score so far; older sums are scaled to match.
@@ -192,7 +221,7 @@ struct Task {
     store(total, sums);
   }
 
-  template <int R>
+  template <int R, bool First>
   void rows_against_tile(int row, int at, int count) {
     int low[R], high[R], least = count, most = 0;
     for (int i = 0; i < R; i++) {
@@ -204,10 +233,12 @@ struct Task {
       most = high[i] > most ? high[i] : most;
     }
     if (least >= most) return;
+    Ahead ahead{s.next_values, call.value_dim, 0, 0};
     float* weights = s.weights.data();
     const float* turned = s.turned.data();
     wide_product<R, false>(s.query.data() + int64_t(row) * call.key_dim, call.key_dim,
-                           [=](int k) { return turned + k * kTile; }, 0, call.key_dim, weights, kTile, padded(count));
+                           [=](int k) { return turned + k * kTile; }, 0, call.key_dim, weights, kTile, padded(count),
+                           [&](int) { if (First) ahead.ask(2); });
     for (int i = 0; i < R; i++) {
       if (low[i] < high[i])
         soften(row + i, weights + i * kTile, count, low[i], high[i]);
@@ -215,12 +246,14 @@ struct Task {
         std::memset(weights + i * kTile, 0, kTile * sizeof(float));
     }
     wide_product<R, true>(weights, kTile, [this](int k) { return s.value_rows[k]; }, least, most,
-                          s.output.data() + int64_t(row) * value_width, value_width, value_width);
+                          s.output.data() + int64_t(row) * value_width, value_width, value_width,
+                          [&](int) { if (First) ahead.ask(2); });
   }
 
   template <int R = kRows>
   void all_rows(int row, int at, int count) {
-    for (; row + R <= rows; row += R) rows_against_tile<R>(row, at, count);
+    if (row == 0 && R <= rows) rows_against_tile<R, true>(0, at, count), row = R;
+    for (; row + R <= rows; row += R) rows_against_tile<R, false>(row, at, count);
     if constexpr (R > 1) {
       if (row < rows) all_rows<R - 1>(row, at, count);
     }
@@ -258,8 +291,9 @@ struct Task {
   void run(const Partials& partials) {
     s.fit(rows, call.key_dim, value_width);
     gather_query();
+    find(item.begin, tile_size(item.begin), s.next_keys, s.next_values);
     for (int at = item.begin; at < item.end; at += kTile) {
-      const int count = item.end - at < kTile ? item.end - at : kTile;
+      const int count = tile_size(at);
       begin_tile(at, count);
       all_rows(0, at, count);
     }
