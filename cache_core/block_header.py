@@ -1,0 +1,232 @@
+"""The header of every block outside the device, and the proof that a block on its way back is the one asked for.
+
+Layout, little-endian: the fixed part (`_FIXED`), its CRC-32C with the token ids' (4 bytes), a keyed MAC (32
+bytes, zeros where there is none), the token ids (int32 each; none where the body is encrypted, it holds them
+then), zeros up to the alignment the file wants, then the body.
+"""
+
+import hashlib
+import hmac
+import struct
+from dataclasses import dataclass
+from enum import Enum, IntFlag
+
+from crc32c import crc32c
+
+from cache_core.errors import CacheError
+from cache_core.tokens import TOKEN_BYTES
+
+MAGIC = b"KVGBLOCK"
+VERSION = 1
+# magic, version, coding, header bytes, state group, token ids, item size, payload bytes, body bytes,
+# identity, parent, own, nonce, body's CRC-32C
+_FIXED = struct.Struct("<8sHHIIIIQQ32s32s32s12sI")
+_CRC = struct.Struct("<I")
+_MAC_BYTES = 32
+_KEY = struct.Struct("<32sI")
+KEY_BYTES = _KEY.size
+NO_NONCE = bytes(12)
+
+Buffer = bytes | memoryview
+
+
+class DropReason(Enum):
+    """Why a block was not stored, or not served."""
+
+    MISSING = "missing"  # the index knew it, its file did not
+    TRUNCATED = "truncated"
+    FOREIGN = "foreign"  # no block of ours begins there
+    OLD_VERSION = "old_version"
+    CHECKSUM = "checksum"
+    FORGED = "forged"  # the MAC is absent or another key's
+    WRONG_IDENTITY = "wrong_identity"
+    WRONG_BLOCK = "wrong_block"  # whole, but another one: hashes, state group or token ids differ
+    WRONG_SIZE = "wrong_size"  # whole, but not as long as asked for
+    UNDECODABLE = "undecodable"  # the codec or the cipher refused it
+    PERMISSION = "permission"
+    IO_ERROR = "io_error"
+    SLOW = "slow"  # its deadline passed
+    PURGED = "purged"  # its identity was purged while it was read
+    DISK_FULL = "disk_full"
+    TOO_LARGE = "too_large"  # more than the tier may hold
+    INDEX_ERROR = "index_error"
+
+
+class BadBlockError(CacheError):
+    """A stored block is not what it should be. Tiers count it and answer a miss; it does not leave them."""
+
+    def __init__(self, reason: DropReason) -> None:
+        super().__init__(reason.value)
+        self.reason = reason
+
+
+class Coding(IntFlag):
+    """What was done to a payload to get its body, in this order."""
+
+    RAW = 0
+    QUANTIZED = 1
+    COMPRESSED = 2
+    ENCRYPTED = 4
+    SIGNED = 8  # the header holds a MAC
+
+
+@dataclass(frozen=True, slots=True)
+class BlockHeader:
+    """Which block: what the index asks for, and what the file must say."""
+
+    identity: bytes  # digest [32] of the CacheIdentity
+    parent: bytes  # chain hash [32] of the block before; the root hash for a first one
+    own: bytes  # chain hash [32]
+    tokens: bytes  # int32 ids, little-endian
+    group: int = 0  # state group: full attention, sliding window, recurrent state...
+
+    @property
+    def key(self) -> bytes:
+        """What tiers file the block under; the identity is in it through the chain's root."""
+        return _KEY.pack(self.own, self.group)
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """A payload as it is stored."""
+
+    data: Buffer
+    payload_bytes: int  # before any coding
+    coding: Coding = Coding.RAW
+    item_size: int = 1  # bytes of one element, for the codec
+    nonce: bytes = NO_NONCE
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """A header as it was read, its own checksum already proven."""
+
+    header: BlockHeader  # without token ids where the body is encrypted
+    coding: Coding
+    header_bytes: int  # from the record's start to its body
+    token_count: int
+    item_size: int
+    payload_bytes: int
+    body_bytes: int
+    nonce: bytes
+    body_crc: int
+    mac: bytes
+    signed: bytes  # what the MAC covers besides the body
+
+    @property
+    def bound(self) -> bytes:
+        """What a cipher binds the body to."""
+        return bound(self.header)
+
+
+def bound(header: BlockHeader) -> bytes:
+    """Identity, hashes and group in one piece: the associated data of an encrypted body."""
+    return header.identity + header.parent + header.key
+
+
+def header_size(tokens: int, alignment: int) -> int:
+    """Bytes from a record's start to its body, for a header with that many token ids in it."""
+    return -(-(_FIXED.size + _CRC.size + _MAC_BYTES + tokens * TOKEN_BYTES) // alignment) * alignment
+
+
+def pack(header: BlockHeader, body: Body, alignment: int = 1, mac_key: bytes | None = None) -> bytes:
+    """The bytes in front of a body: as long as `header_size` says."""
+    tokens = b"" if body.coding & Coding.ENCRYPTED else header.tokens
+    size = header_size(len(tokens) // TOKEN_BYTES, alignment)
+    fixed = _FIXED.pack(
+        MAGIC,
+        VERSION,
+        body.coding | (Coding.SIGNED if mac_key is not None else Coding.RAW),
+        size,
+        header.group,
+        len(header.tokens) // TOKEN_BYTES,
+        body.item_size,
+        body.payload_bytes,
+        len(body.data),
+        header.identity,
+        header.parent,
+        header.own,
+        body.nonce,
+        crc32c(body.data),
+    )
+    covered = fixed + _CRC.pack(crc32c(tokens, crc32c(fixed)))
+    mac = bytes(_MAC_BYTES) if mac_key is None else _mac(mac_key, fixed + tokens, body.data)
+    return (covered + mac + tokens).ljust(size, b"\0")
+
+
+def unpack(record: Buffer) -> Envelope:
+    """Read the header at the start of `record`, which may end behind it.
+
+    Raises:
+        BadBlockError: FOREIGN, OLD_VERSION, TRUNCATED or CHECKSUM.
+    """
+    if len(record) < _FIXED.size + _CRC.size + _MAC_BYTES:
+        raise BadBlockError(DropReason.TRUNCATED)
+    fixed = bytes(record[: _FIXED.size])
+    if fixed[: len(MAGIC)] != MAGIC:
+        raise BadBlockError(DropReason.FOREIGN)
+    _, version, coding, size, group, count, item, payload, body, *digests, nonce, crc = _FIXED.unpack(fixed)
+    if version != VERSION:
+        raise BadBlockError(DropReason.OLD_VERSION)
+    at = _FIXED.size + _CRC.size + _MAC_BYTES
+    encrypted = bool(coding & Coding.ENCRYPTED)
+    tokens = b"" if encrypted else bytes(record[at : at + count * TOKEN_BYTES])
+    (header_crc,) = _CRC.unpack(record[_FIXED.size : _FIXED.size + _CRC.size])
+    if not encrypted and len(tokens) != count * TOKEN_BYTES:
+        # a damaged count asks for more than there is, too
+        raise BadBlockError(DropReason.TRUNCATED)
+    if crc32c(tokens, crc32c(fixed)) != header_crc:
+        raise BadBlockError(DropReason.CHECKSUM)
+    identity, parent, own = digests
+    return Envelope(
+        header=BlockHeader(identity, parent, own, tokens, group),
+        coding=Coding(coding),
+        header_bytes=size,
+        token_count=count,
+        item_size=item,
+        payload_bytes=payload,
+        body_bytes=body,
+        nonce=nonce,
+        body_crc=crc,
+        mac=bytes(record[at - _MAC_BYTES : at]),
+        signed=fixed + tokens,
+    )
+
+
+def verify(found: Envelope, body: Buffer, wanted: BlockHeader, mac_key: bytes | None = None) -> None:
+    """Prove that `body` belongs to `found`, and `found` to the block that is wanted.
+
+    Token ids inside an encrypted body are compared when it is decrypted.
+
+    Raises:
+        BadBlockError: says what is wrong.
+    """
+    verify_body(found, body)
+    if found.header.identity != wanted.identity:
+        raise BadBlockError(DropReason.WRONG_IDENTITY)
+    if mac_key is not None:
+        proof = _mac(mac_key, found.signed, body)
+        if not (found.coding & Coding.SIGNED and hmac.compare_digest(proof, found.mac)):
+            raise BadBlockError(DropReason.FORGED)
+    same = (found.header.parent, found.header.key) == (wanted.parent, wanted.key)
+    same = same and found.token_count == len(wanted.tokens) // TOKEN_BYTES
+    if not same or (not found.coding & Coding.ENCRYPTED and found.header.tokens != wanted.tokens):
+        raise BadBlockError(DropReason.WRONG_BLOCK)
+
+
+def verify_body(found: Envelope, body: Buffer) -> None:
+    """Length and checksum alone: all that can be said without knowing what is wanted.
+
+    Raises:
+        BadBlockError: TRUNCATED or CHECKSUM.
+    """
+    if len(body) != found.body_bytes:
+        raise BadBlockError(DropReason.TRUNCATED)
+    if crc32c(body) != found.body_crc:
+        raise BadBlockError(DropReason.CHECKSUM)
+
+
+def _mac(key: bytes, signed: bytes, body: Buffer) -> bytes:
+    mac = hmac.new(key, signed, hashlib.sha256)
+    mac.update(body)
+    return mac.digest()
