@@ -1,6 +1,6 @@
 """One choice on its way to the client: its output pipeline and what is counted on the way."""
 
-from engine_adapters.base import Event
+from engine_adapters.base import Event, FinishReason
 from engine_adapters.embedded.job import Output
 from engine_adapters.embedded.output.pipeline import OutputPipeline
 
@@ -31,5 +31,7 @@ class Choice:
             self.reasoning_tokens += output.tokens
         if output.finish is not None:
             self._finished = True
-            events += self._pipeline.finish(output.finish, output.stop)
+            # What came behind a complete output was never shown, nor is how that ended.
+            reason: FinishReason = "stop" if self._pipeline.done else output.finish
+            events += self._pipeline.finish(reason, output.stop)
         return events

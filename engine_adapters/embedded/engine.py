@@ -73,7 +73,7 @@ class Engine:
 
         Raises:
             InvalidRequestError: no prompt, ids that the model does not have, or sampling out of range.
-            ContextLengthError: the prompt leaves no room in the model's context, or never fits into the pool.
+            ContextLengthError: the prompt leaves no room for a token in the model's context or in the pool.
         """
         check_prompt(request.prompt_ids, self._runner.vocab_size)
         check_params(request.sampling, self._runner.vocab_size)
@@ -81,18 +81,10 @@ class Engine:
         limit = self._runner.context_length
         if prompt >= limit:
             raise ContextLengthError(
-                f"This model's maximum context length is {limit} tokens, and the prompt has {prompt} tokens, which "
-                "leaves no room for an answer. Shorten the prompt.",
+                f"The prompt has {prompt} tokens, and a request can have {limit}, its answer included: that is this "
+                "model's context, or what the KV cache holds where that is less. Shorten the prompt.",
                 prompt_tokens=prompt,
                 limit=limit,
-            )
-        room = self._cache.stats().total * self._cache.block_size
-        if prompt > room:
-            raise ContextLengthError(
-                f"The prompt has {prompt} tokens, and this engine's KV cache holds {room} tokens in all. Shorten the "
-                "prompt, or start the engine with a larger KV cache.",
-                prompt_tokens=prompt,
-                limit=room,
             )
 
     def submit(

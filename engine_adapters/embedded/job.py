@@ -40,12 +40,16 @@ class Job:
     sink: Sink
     open: dict[int, Sequence]  # choices that have not finished
     completion_tokens: int = 0
-    reused: int = 0  # prompt tokens whose prefill was skipped
+    reused: int | None = None  # prompt tokens whose prefill no choice needed; None before the first token
 
     @property
     def id(self) -> str:
         """The request's id, unique among running requests."""
         return self.request.request_id
+
+    def note_reused(self, tokens: int) -> None:
+        """One choice reused that many prompt tokens; a choice that computed some again counts for the request."""
+        self.reused = tokens if self.reused is None else min(self.reused, tokens)
 
 
 @dataclass(slots=True)

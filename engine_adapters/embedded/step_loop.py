@@ -89,18 +89,20 @@ class StepLoop:
             self._finish(sequence, Output(sequence.index, sequence.flush(), finish="length"))
         if not plan.chunks:
             return
-        started = self._clock()
         try:
-            logits = self._runner.forward([_segment(chunk) for chunk in plan.chunks])
+            self._compute(plan.chunks)
         except Exception:
             log.exception("a step of %d sequences failed", len(plan.chunks))
             self._fail_chunks(plan.chunks)
-            return
-        self.scheduler.rate.observe(prefilled_tokens(plan.chunks), self._clock() - started)
+
+    def _compute(self, chunks: Many[Chunk]) -> None:
+        started = self._clock()
+        logits = self._runner.forward([_segment(chunk) for chunk in chunks])
+        self.scheduler.rate.observe(prefilled_tokens(chunks), self._clock() - started)
         self.counters.steps += 1
-        for chunk in plan.chunks:
+        for chunk in chunks:
             self.scheduler.computed(chunk)
-        self._sample(logits, [chunk.sequence for chunk in plan.chunks if chunk.sample])
+        self._sample(logits, [chunk.sequence for chunk in chunks if chunk.sample])
 
     def _sample(self, logits: torch.Tensor, leaders: Many[Sequence]) -> None:
         """Sample a token for each row, and one more for each choice that forks off it now."""
@@ -116,21 +118,25 @@ class StepLoop:
             logits = logits[source]
         results = self._sampler.sample(logits, [sequence.sampling for sequence in rows])
         for sequence, result in zip(rows, results, strict=True):
+            if sequence.finished:  # its request failed with a choice before it
+                continue
             if isinstance(result, EngineError):
                 self._fail(self._jobs[sequence.request.request_id], result)
-            elif not sequence.finished:
+            else:
                 self._take(sequence, result)
 
     def _fork(self, leader: Sequence) -> list[Sequence]:
         """The choices of `leader` that can decode from its prompt's KV right away; the rest queues up."""
-        forked: list[Sequence] = []
-        for sibling in leader.siblings:
-            if self._try_fork(leader, sibling):
-                forked.append(sibling)
-            else:
-                self.scheduler.add(sibling)
-        leader.siblings = []
+        siblings, leader.siblings = leader.siblings, []
+        forked = [sibling for sibling in siblings if self._try_fork(leader, sibling)]
+        self._queue(leader, [sibling for sibling in siblings if sibling.lease is None])
         return forked
+
+    def _queue(self, leader: Sequence, siblings: Many[Sequence]) -> None:
+        """Let siblings run on their own. What their leader computed for the request was not reused by it."""
+        for sibling in siblings:
+            sibling.reused = leader.reused
+            self.scheduler.add(sibling)
 
     def _try_fork(self, leader: Sequence, sibling: Sequence) -> bool:
         assert leader.lease is not None, "a sequence that was just computed holds a lease"
@@ -151,7 +157,7 @@ class StepLoop:
         sequence.append(token)
         job = self._jobs[sequence.request.request_id]
         job.completion_tokens += 1
-        job.reused = sequence.reused or 0
+        job.note_reused(sequence.reused or 0)
         logprobs = self._logprobs(sequence, sampled)
         if sequence.ends_at(token, self._runner.eos_token_ids):
             stop = token if token in sequence.request.sampling.stop_token_ids else None
@@ -182,21 +188,21 @@ class StepLoop:
         """End one choice; the job ends with its last one."""
         job = self._jobs[sequence.request.request_id]
         sequence.finished = True
-        for sibling in sequence.siblings:
-            self.scheduler.add(sibling)
+        self._queue(sequence, sequence.siblings)
         self.scheduler.remove(sequence)
         del job.open[sequence.index]
         job.sink(last)
         if not job.open:
             self._count(job)
             self._close(job)
-            job.sink(Done(len(job.request.prompt_ids), job.completion_tokens, job.reused))
+            job.sink(Done(len(job.request.prompt_ids), job.completion_tokens, job.reused or 0))
 
     def _count(self, job: Job) -> None:
         prompt = len(job.request.prompt_ids)
         self.counters.prompt_tokens += prompt
-        self.counters.reused_tokens += job.reused
-        self.counters.recomputed_tokens += prompt - job.reused
+        reused = job.reused or 0
+        self.counters.reused_tokens += reused
+        self.counters.recomputed_tokens += prompt - reused
         self.counters.completion_tokens += job.completion_tokens
 
     def _fail_chunks(self, chunks: Many[Chunk]) -> None:

@@ -290,33 +290,35 @@ def test_stop_strings_and_stop_tokens_end_a_choice(harness: Harness) -> None:
 
 
 def test_many_mixed_requests_answer_as_alone_and_leak_nothing(llama: Path) -> None:
-    """64 at once, shared prefixes, some cancelled: greedy answers equal solo ones up to the first near-tie."""
+    """64 at once, shared prefixes, some cancelled: greedy answers equal solo ones up to the first near-tie.
+
+    Behind it, and before it, too, every logit row agrees with Transformers' own forward over the same tokens.
+    """
     prefixes = [random_tokens(40 + 37 * i, 70 + i) for i in range(5)]
     prompts = [np.append(prefixes[i % 5], random_tokens(i % 23, 100 + i)) for i in range(64)]
+    cancelled = set(range(3, 64, 7))
     with running(llama, blocks=512) as solo:
-        expected = []
-        for prompt in prompts:
+        expected = {}
+        for number in set(range(64)) - cancelled:
             solo.cache.flush()
-            expected.append(solo.ask(prompt, max_tokens=24, logprobs=2))
+            expected[number] = solo.ask(prompts[number], max_tokens=24, logprobs=2)
     limits = SchedulerLimits(prefill_budget=96, prefill_budget_decoding=48, max_running=24)
     with running(llama, blocks=160, limits=limits) as harness:
+        rows = record_rows(harness)
         pending = [harness.submit(prompt, max_tokens=24, logprobs=2) for prompt in prompts]
-        cancelled = set(range(3, 64, 7))
         for number in cancelled:
             harness.engine.cancel(pending[number].id)
-        for number, each in enumerate(pending):
-            if number in cancelled:
-                continue
-            answer = each.result()
-            assert answer.done is not None, answer.error
-            assert_same_up_to_near_tie(
-                harness, prompts[number], expected[number].logprobs[0], answer.logprobs[0]
-            )
+        answers = {number: pending[number].result() for number in expected}
         settle(harness)
         assert harness.cache.stats().free + harness.cache.stats().cached == 160
+    logits = forward_of(llama)
+    for number, answer in answers.items():
+        assert answer.done is not None, answer.error
+        assert_same_up_to_near_tie(expected[number].logprobs[0], answer.logprobs[0])
+        assert_rows_agree(rows[pending[number].id], logits(prompts[number], answer.tokens()))
 
 
-def assert_same_up_to_near_tie(harness: Harness, prompt: object, solo: list, batched: list) -> None:  # type: ignore[type-arg]
+def assert_same_up_to_near_tie(solo: list, batched: list) -> None:  # type: ignore[type-arg]
     for alone, together in zip(solo, batched, strict=True):
         if alone.token_id == together.token_id:
             continue
@@ -325,26 +327,36 @@ def assert_same_up_to_near_tie(harness: Harness, prompt: object, solo: list, bat
         return
 
 
-def test_logits_of_batched_steps_agree_with_transformers_own_forward(llama: Path) -> None:
-    """Teacher-forced over prompt and answer: every sampled row is Transformers' row within 1e-4."""
+def assert_rows_agree(seen: list[torch.Tensor], expected: torch.Tensor) -> None:
+    assert len(seen) == len(expected)
+    assert (torch.stack(seen) - expected).abs().max() / expected.abs().max() <= 1e-4
+
+
+def forward_of(folder: Path) -> Callable[..., torch.Tensor]:
+    """Transformers' own logits, without a cache, of the tokens behind a prompt: (prompt, answer) -> [answer, vocab]."""
     from transformers import AutoModelForCausalLM
 
-    reference = AutoModelForCausalLM.from_pretrained(llama, dtype=torch.float32).eval()
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+
+    def logits(prompt: np.ndarray, answer: list[int]) -> torch.Tensor:
+        whole = np.append(prompt, np.array(answer, dtype=np.int32)).astype(np.int64)
+        with torch.inference_mode():
+            return model(torch.from_numpy(whole)[None], use_cache=False).logits[0, len(prompt) - 1 : -1]
+
+    return logits
+
+
+def test_logits_of_batched_steps_agree_with_transformers_own_forward(llama: Path) -> None:
+    """Teacher-forced over prompt and answer: every sampled row is Transformers' row within 1e-4."""
     shared = random_tokens(75, 200)
     prompts = [np.append(shared[: 20 + 11 * i], random_tokens(9, 210 + i)) for i in range(6)]
     with running(llama, limits=SchedulerLimits(prefill_budget=50)) as harness:
         rows = record_rows(harness)
         pending = [harness.submit(prompt, max_tokens=16) for prompt in prompts]
         answers = [each.result() for each in pending]
+    logits = forward_of(llama)
     for prompt, answer, each in zip(prompts, answers, pending, strict=True):
-        whole = np.append(prompt, np.array(answer.tokens(), dtype=np.int32))
-        with torch.inference_mode():
-            expected = reference(torch.from_numpy(whole.astype(np.int64))[None]).logits[
-                0, len(prompt) - 1 : -1
-            ]
-        seen = torch.stack(rows[each.id])
-        assert seen.shape == expected.shape
-        assert (seen - expected).abs().max() / expected.abs().max() <= 1e-4
+        assert_rows_agree(rows[each.id], logits(prompt, answer.tokens()))
 
 
 def record_rows(harness: Harness) -> dict[str, list[torch.Tensor]]:

@@ -152,6 +152,19 @@ def test_the_same_uncomputed_prefix_is_computed_once_and_the_waiter_holds_nothin
     assert owner.lease is not None
 
 
+def test_when_an_owner_is_preempted_its_prefix_goes_on_from_the_last_ready_block() -> None:
+    bench = Bench(prefill_budget=8)
+    shared = list(range(24))
+    owner, waiter = bench.add([*shared, 91]), bench.add([*shared, 92])
+    bench.step()
+    bench.scheduler._preempt(owner)
+    assert list(ran(bench.step()).values()) == [8]
+    assert [s.computed for s in (owner, waiter) if s.lease is not None] == [16]
+    bench.scheduler.remove(next(s for s in (owner, waiter) if s.lease is not None))
+    assert list(ran(bench.step()).values()) == [8]
+    assert [s.computed for s in (owner, waiter) if s.lease is not None] == [24]
+
+
 @pytest.mark.parametrize("steps", [1, 2])
 def test_a_waiter_goes_on_from_the_last_ready_block_when_the_owner_goes(steps: int) -> None:
     bench = Bench(prefill_budget=8)

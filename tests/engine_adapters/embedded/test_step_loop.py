@@ -1,0 +1,74 @@
+"""What happens in a step to the choices of a request: they count, fail and end together or apart."""
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+import torch
+
+from engine_adapters.embedded.model_runner import Segment
+from engine_adapters.errors import EngineFailureError
+from tests.engine_adapters.embedded.engine_harness import Harness, random_tokens, running
+
+
+@pytest.fixture
+def harness(tiny_model: Callable[[str], Path]) -> Iterator[Harness]:
+    with running(tiny_model("llama")) as made:
+        yield made
+
+
+def break_one_forward(harness: Harness) -> None:
+    """The next step's logits are not finite; those after it are right again."""
+    runner = harness.runner._runner
+    forward = runner.forward
+
+    def broken(segments: Sequence[Segment]) -> torch.Tensor:
+        runner.forward = forward  # type: ignore[method-assign]
+        return forward(segments) * float("nan")
+
+    runner.forward = broken  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("choices", [1, 3])
+def test_logits_that_are_not_finite_fail_the_request_once_and_not_the_engine(
+    harness: Harness, choices: int
+) -> None:
+    break_one_forward(harness)
+    answer = harness.ask(random_tokens(20, 1), n=choices)
+    assert isinstance(answer.error, EngineFailureError)
+    assert harness.ask(random_tokens(20, 2)).done is not None
+    assert harness.engine.counters()["failed"] == 1
+    assert harness.idle()
+
+
+def test_a_sampler_that_breaks_fails_the_request_and_not_the_engine(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def explode(*_: object) -> None:
+        monkeypatch.undo()
+        raise RuntimeError("boom")
+
+    monkeypatch.setattr(harness.engine._loop._sampler, "sample", explode)
+    assert isinstance(harness.ask(random_tokens(20, 1), n=2).error, EngineFailureError)
+    assert harness.ask(random_tokens(20, 2)).done is not None
+    assert harness.idle()
+
+
+@pytest.mark.parametrize("blocks", [10, 64])
+def test_choices_reuse_what_their_request_found_and_not_what_it_computed(
+    tiny_model: Callable[[str], Path], blocks: int
+) -> None:
+    """With 10 blocks most choices queue up behind the others, and find the prompt in the cache by then."""
+    prompt = random_tokens(60, 33)
+    with running(tiny_model("llama"), blocks=blocks) as harness:
+        cold = harness.ask(prompt, n=6, temperature=1.0, seed=1, max_tokens=40)
+        assert cold.done is not None
+        assert cold.done.reused_tokens == 0
+        harness.cache.flush()
+        harness.ask(prompt[:40], max_tokens=1)
+        partial = harness.ask(prompt, n=6, temperature=1.0, seed=1, max_tokens=2)
+        assert partial.done is not None
+        assert partial.done.reused_tokens == 32
+        counters = harness.engine.counters()
+        assert counters["reused_tokens"] == 32
+        assert counters["recomputed_tokens"] == 60 + 40 + 28
