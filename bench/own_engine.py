@@ -60,7 +60,9 @@ class OwnEngine:
         return [began + at for at in times]
 
     async def _stream(self, tokens: Tokens, new_tokens: int) -> tuple[list[float], Usage]:
-        sampling = SamplingParams(temperature=0.0, max_tokens=new_tokens, ignore_eos=True, logprobs=0)
+        # With log probabilities each token is an event, also one that completes no text; a single one ends anyway.
+        logprobs = 0 if new_tokens > 1 else None
+        sampling = SamplingParams(temperature=0.0, max_tokens=new_tokens, ignore_eos=True, logprobs=logprobs)
         request = GenerateRequest(
             request_id=f"bench-{next(self._ids)}",
             route="completions",

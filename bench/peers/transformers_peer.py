@@ -39,6 +39,8 @@ class TransformersPeer:
         self._filled = DynamicCache(config=self._model.config)
         self._prefix = prefix
         self._model(input_ids=_batch(prefix), cache=self._filled, use_cache=True, logits_to_keep=1)
+        if self._filled.get_seq_length() != len(prefix):  # under another name the cache would stay empty
+            raise RuntimeError("this version of Transformers did not fill the cache that it was given")
 
     @torch.inference_mode()
     def continue_with(self, tokens: NDArray[np.int32]) -> float:

@@ -1,11 +1,12 @@
 """What a model's chat template tells about its output: the form of its tool calls, and whether it thinks."""
 
 from collections.abc import Collection
+from dataclasses import replace
 
 from tokenizers import Tokenizer
 
 from engine_adapters.base import GenerateRequest, ToolOptions
-from engine_adapters.embedded.output.pipeline import OutputPipeline
+from engine_adapters.embedded.output.pipeline import OutputPipeline, reads_calls
 from engine_adapters.embedded.output.reasoning import (
     ReasoningParser,
     ReasoningTags,
@@ -53,8 +54,7 @@ class ModelFamily:
     def visible_tokens(self, request: GenerateRequest) -> Collection[str]:
         """Control tokens that have to stay in the text of this request, for its parsers."""
         tags = self._reasoning_tags(request)
-        reads_calls = request.tools is not None and self._parser is not None
-        calls = self._parser.special_tokens if reads_calls and self._parser is not None else ()
+        calls = self._parser.special_tokens if self._parser is not None and reads_calls(request.tools) else ()
         return {*calls, *((tags.start, tags.end) if tags is not None else ())}
 
     def tool_grammar(self, tools: ToolOptions) -> str | None:
@@ -71,6 +71,16 @@ class ModelFamily:
                 param="tool_choice",
             )
         return self._parser.grammar(tools, self._tokenizer)
+
+    def possible_calls(self, tools: ToolOptions | None) -> str | None:
+        """Lark for the calls that may come in place of a text; None where none may.
+
+        Raises:
+            InvalidRequestError: a tool's schema cannot be followed.
+        """
+        if tools is None or self._parser is None or not reads_calls(tools):
+            return None
+        return self._parser.grammar(replace(tools, choice="required", named=False), self._tokenizer)
 
     def behind_thinking(self, request: GenerateRequest, grammar: str) -> str | None:
         """`grammar` for the answer of a request that may think first; None where it does not think."""

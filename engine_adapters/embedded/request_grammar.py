@@ -2,9 +2,10 @@
 
 import asyncio
 
-from engine_adapters.base import GenerateRequest, GrammarSpec
+from engine_adapters.base import GenerateRequest
 from engine_adapters.embedded.model_family import ModelFamily, forces_call
 from engine_adapters.embedded.sampling import GrammarCompiler, GrammarMatcher
+from engine_adapters.embedded.sampling.grammar import SCHEMA_PARAM, json_lark
 
 
 class RequestGrammars:
@@ -31,12 +32,21 @@ class RequestGrammars:
         spec = request.sampling.grammar
         if spec is None:
             return None
-        thinking = self._family.behind_thinking(request, _json_lark(spec))
-        if thinking is None:
-            return self._compiler.compile(spec)
-        return self._compiler.compile_lark(thinking, param="response_format.json_schema.schema")
+        plain = self._compiler.compile(
+            spec
+        )  # refuses what cannot be followed, which Lark below takes leniently
+        calls = self._family.possible_calls(request.tools)
+        answer = json_lark(spec) if calls is None else _either(json_lark(spec), calls)
+        thinking = self._family.behind_thinking(request, answer)
+        if calls is None and thinking is None:
+            return plain
+        return self._compiler.compile_lark(thinking or answer, param=SCHEMA_PARAM)
 
 
-def _json_lark(spec: GrammarSpec) -> str:
-    """Lark whose only rule is the JSON that `spec` wants."""
-    return "start: %json " + (spec.schema or '{"type": "object"}')
+def _either(text: str, calls: str) -> str:
+    """Lark for an answer that is one of two, each of which is Lark whose first rule is `start`."""
+    return "\n".join(["start: text | calls", _renamed(text, "text"), _renamed(calls, "calls")])
+
+
+def _renamed(grammar: str, rule: str) -> str:
+    return f"{rule}:" + grammar.removeprefix("start:")

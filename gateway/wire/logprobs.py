@@ -35,7 +35,7 @@ class LegacyLogprobs:
         return {
             "tokens": [_name(token) for token in tokens],
             "token_logprobs": [_finite(token.logprob) for token in tokens],
-            "top_logprobs": [{_name(top): _finite(top.logprob) for top in token.top} for token in tokens],
+            "top_logprobs": [_alternatives(token) for token in tokens],
             "text_offset": [self._advance(token) for token in tokens],
         }
 
@@ -43,6 +43,11 @@ class LegacyLogprobs:
         offset = self._offset
         self._offset += len(self._decoder.decode(token.raw))
         return offset
+
+
+def _alternatives(token: TokenLogprob) -> dict[str, float]:
+    """The most likely tokens, and the chosen one, which may be none of them: up to `logprobs` + 1 entries."""
+    return {_name(each): _finite(each.logprob) for each in (*token.top, token)}
 
 
 def _name(token: TokenLogprob) -> str:

@@ -66,7 +66,8 @@ def test_log_probabilities_are_parallel_lists_with_offsets(server: Running, stre
     assert [t for p in parts for t in p.tokens] == ["ab", "bytes:\\xc3", "bytes:\\xa9", "c"]
     assert [value for p in parts for value in p.token_logprobs] == [-0.25, -9999.0, -0.5, -0.125]
     assert [offset for p in parts for offset in p.text_offset] == [0, 2, 2, 3]
-    assert parts[0].top_logprobs[0] == {"x": -1.0}
+    # The chosen token is always among them, as OpenAI says: up to `logprobs` + 1 of them.
+    assert parts[0].top_logprobs[0] == {"x": -1.0, "ab": -0.25}
 
 
 def test_many_prompts_run_a_few_at_a_time(serve_with) -> None:

@@ -20,6 +20,11 @@ from engine_adapters.embedded.output.tool_parsers import (
 )
 
 
+def reads_calls(tools: ToolOptions | None) -> bool:
+    """Whether calls may be in an answer to a request with these tools; elsewhere their form is ordinary text."""
+    return tools is not None and (tools.named or tools.choice != "none")
+
+
 class OutputPipeline:
     """Thinking first, then content and tool calls; whatever was held back comes out at the end.
 
@@ -40,8 +45,7 @@ class OutputPipeline:
         reasoning: ReasoningParser | None = None,
         index: int = 0,
     ) -> None:
-        reads_calls = tools is not None and (tools.named or tools.choice != "none")
-        self._parser = parser if reads_calls else None
+        self._parser = parser if reads_calls(tools) else None
         self._reasoning = reasoning
         self._index = index
         self._logprobs: list[TokenLogprob] = []  # not given out yet

@@ -1,5 +1,6 @@
 """Grammars for constrained generation: schemas compiled once, one cheap matcher a sequence."""
 
+import json
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
@@ -202,7 +203,18 @@ def _reason(machine: LLMatcher) -> str:
     return str(machine.get_error()).removesuffix("<non-verbose/>").strip()
 
 
+def json_lark(spec: GrammarSpec) -> str:
+    """Lark whose only rule, `start`, is the JSON of a `spec` that `GrammarCompiler.compile` has taken."""
+    schema = json.loads(_ANY_OBJECT if spec.schema is None else spec.schema)
+    options = {"x-guidance": _options(lenient=True)}  # in place of the client's, if there is one
+    keywords = schema if isinstance(schema, dict) else {}  # `true` allows anything
+    return "start: %json " + json.dumps({**keywords, **options}, ensure_ascii=False)
+
+
 def _schema_grammar(schema: str, *, lenient: bool) -> str:
     # Overrides win over an "x-guidance" key, by which a client could loosen them.
-    options = {"whitespace_pattern": WHITESPACE, "whitespace_flexible": True, "lenient": lenient}
-    return str(LLMatcher.grammar_from_json_schema(schema, overrides=options))
+    return str(LLMatcher.grammar_from_json_schema(schema, overrides=_options(lenient=lenient)))
+
+
+def _options(*, lenient: bool) -> dict[str, str | bool]:
+    return {"whitespace_pattern": WHITESPACE, "whitespace_flexible": True, "lenient": lenient}
