@@ -59,7 +59,7 @@ class TransformersPeer:
         cache = self._cache()
         assert self._prefix is not None, "fill first"
         clock = _Clock()
-        ids = _batch(np.append(self._prefix, np.int32(1234)))
+        ids = _batch(np.append(self._prefix, self._prefix[-1]))
         before = cache.get_seq_length()
         self._model.generate(
             input_ids=ids,

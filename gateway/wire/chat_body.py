@@ -115,7 +115,7 @@ def tool_options(chat: ChatBody, raw_tools: Any, *, can_parse: bool) -> ToolOpti
         raise invalid(f"No tool is named '{word[:128]}'.", "tool_choice.function.name")
     if not can_parse and (named or word == "required"):
         raise unsupported("This model has no tool parser, so no call can be forced.", "tool_choice")
-    parallel = chat.parallel_tool_calls is not False
+    parallel = chat.parallel_tool_calls is not False and not named  # a named function is called once
     return ToolOptions(tools=tuple(raw_tools), choice=word, named=named, parallel=parallel)
 
 

@@ -211,6 +211,25 @@ def test_every_field_reaches_the_engine(server: Running) -> None:
     assert server.prompts.seen[0]["kwargs"] == {"enable_thinking": True}
 
 
+@pytest.mark.parametrize(
+    ("choice", "asked", "parallel"),
+    [
+        ("auto", None, True),
+        ("auto", False, False),
+        ("required", True, True),
+        ({"type": "function", "function": {"name": "lookup"}}, True, False),
+    ],
+)
+def test_a_named_function_is_called_once_and_others_as_the_client_says(
+    server: Running, choice: Any, asked: bool | None, parallel: bool
+) -> None:
+    server.sdk.chat.completions.create(
+        model=MODEL, messages=USER, tools=[tool()], tool_choice=choice, parallel_tool_calls=asked
+    )
+    (request,) = server.engine.requests
+    assert request.tools.parallel is parallel
+
+
 def test_max_tokens_never_passes_the_context(server: Running) -> None:
     server.sdk.chat.completions.create(model=MODEL, messages=USER, max_tokens=10**12)
     (request,) = server.engine.requests
