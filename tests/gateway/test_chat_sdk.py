@@ -1,5 +1,7 @@
 """Chat completions as the official SDK sees them."""
 
+from typing import Any
+
 import openai
 import pytest
 
