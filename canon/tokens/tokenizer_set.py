@@ -28,10 +28,6 @@ class TokenizerSet:
         self.special_ids = {token.content: i for i, token in self.added.items() if token.special}
 
     @property
-    def normalizes(self) -> bool:
-        return self._description.get("normalizer") is not None
-
-    @property
     def deterministic(self) -> bool:
         """BPE with dropout gives other tokens each time."""
         return not self._description["model"].get("dropout")

@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from gateway.cli import app
 from gateway.listener import ListenError, is_loopback, listen, url_of
+from tests.requirements import require
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -71,7 +72,7 @@ def test_a_taken_port_is_one_line_and_exit_1() -> None:
 
 
 def test_a_model_that_is_not_there_is_one_error_and_exit_1(tmp_path: Path) -> None:
-    pytest.importorskip("torch")
+    require("torch", "pip install 'kvgate[embedded]'")
     shown = run("serve", "--port", "0", "--model", str(tmp_path / "none"))
     assert shown.returncode == 1
     assert shown.stdout == ""

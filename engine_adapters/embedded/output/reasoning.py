@@ -15,10 +15,6 @@ class ReasoningTags:
     start: str = "<think>"
     end: str = "</think>"
 
-    def opened_by(self, prompt: str) -> bool:
-        """Whether a rendered prompt ends behind an opening tag, so that the model begins inside its thinking."""
-        return prompt.rstrip().endswith(self.start)
-
 
 @dataclass(frozen=True, slots=True)
 class Thought:
@@ -34,23 +30,30 @@ class Answer:
     text: str
 
 
-# The first tags that a chat template or a vocabulary shows are the model's.
-_FAMILIES = (
+# The first tags that a chat template or a vocabulary shows are the model's. Whoever renders the prompts tells by the
+# same tags, in the same order, whether one ends inside its thinking.
+FAMILIES = (
     ReasoningTags("<think>", "</think>"),
+    ReasoningTags("<thinking>", "</thinking>"),
     ReasoningTags("[THINK]", "[/THINK]"),
     ReasoningTags("<seed:think>", "</seed:think>"),
+    ReasoningTags("<|START_THINKING|>", "<|END_THINKING|>"),
+    ReasoningTags("<reasoning>", "</reasoning>"),
+    ReasoningTags("<thought>", "</thought>"),
 )
 
 
 def detect_reasoning(template: str | None, tokenizer: Tokenizer | None = None) -> ReasoningTags | None:
     """The tags of models with this chat template or vocabulary; None for models that do not think."""
-    for tags in _FAMILIES:
-        if template and tags.end in template:
-            return tags
-    for tags in _FAMILIES:
-        if tokenizer is not None and tag_token(tokenizer, tags.end) is not None:
-            return tags
-    return None
+    text, vocabulary = template or "", _added(tokenizer)
+    both = [tags for tags in FAMILIES if tags.start in text and tags.end in text]
+    tokens = [tags for tags in FAMILIES if tags.start in vocabulary and tags.end in vocabulary]
+    closed = [tags for tags in FAMILIES if tags.end in text]  # templates that only cut old thinking off
+    return next(iter([*both, *tokens, *closed]), None)
+
+
+def _added(tokenizer: Tokenizer | None) -> set[str]:
+    return set() if tokenizer is None else {t.content for t in tokenizer.get_added_tokens_decoder().values()}
 
 
 def behind_reasoning(grammar: str, tags: ReasoningTags, tokenizer: Tokenizer, starts_inside: bool) -> str:
@@ -85,11 +88,6 @@ class ReasoningParser:
         self._state: Callable[[], list[Thought | Answer]] | None = (
             self._before
         )  # None: all that follows is answer
-
-    @property
-    def tags(self) -> tuple[str, str]:
-        """The tags, which must be seen even where control tokens are hidden."""
-        return self._start, self._end
 
     @property
     def inside(self) -> bool:

@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 from llguidance import LLMatcher, LLTokenizer
 
 from engine_adapters.base import ToolOptions
+from canon.tokens.thinking import find_thinking_tags
 from engine_adapters.embedded.output.reasoning import (
+    FAMILIES,
     Answer,
     ReasoningParser,
     ReasoningTags,
@@ -96,10 +98,16 @@ def test_the_tags_are_found_by_template_or_vocabulary() -> None:
     assert detect_reasoning(None, byte_tokenizer(("<think>", "</think>"))) == ReasoningTags()
 
 
-def test_a_prompt_that_ends_in_an_opening_tag_starts_inside() -> None:
-    assert ReasoningTags().opened_by("<|im_start|>assistant\n<think>\n")
-    assert not ReasoningTags().opened_by("<|im_start|>assistant\n<think>\n\n</think>\n\n")
-    assert not ReasoningTags().opened_by("what is <think>?<|im_start|>assistant\n")
+@pytest.mark.parametrize("template", ["", *(f"{t.start}{t.end}" for t in FAMILIES), "<think>[THINK][/THINK]"])
+@pytest.mark.parametrize("vocabulary", [(), *((t.start, t.end) for t in FAMILIES)])
+def test_prompts_and_answers_are_read_by_the_same_tags(template: str, vocabulary: tuple[str, ...]) -> None:
+    ours = detect_reasoning(template, byte_tokenizer(vocabulary))
+    prompts = find_thinking_tags(template, set(vocabulary))
+    assert (None if ours is None else (ours.start, ours.end)) == prompts or prompts is None
+
+
+def test_a_template_that_only_cuts_old_thinking_off_is_one_that_thinks() -> None:
+    assert detect_reasoning("{{ content.split('</think>')[-1] }}") == ReasoningTags()
 
 
 @pytest.mark.parametrize("tags", [(), ("<think>", "</think>")])
