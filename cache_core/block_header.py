@@ -48,6 +48,7 @@ class DropReason(Enum):
     SLOW = "slow"  # its deadline passed
     PURGED = "purged"  # its identity was purged while it was read
     DISK_FULL = "disk_full"
+    NO_ROOM = "no_room"  # everything in the tier is in use, or the tier is off
     TOO_LARGE = "too_large"  # more than the tier may hold
     INDEX_ERROR = "index_error"
 
@@ -191,6 +192,13 @@ def unpack(record: Buffer) -> Envelope:
         mac=bytes(record[at - _MAC_BYTES : at]),
         signed=fixed + tokens,
     )
+
+
+def claimed_size(start: Buffer) -> int:
+    """How long a header says it is, not proven yet; 0 where none of ours begins. For reading the whole of it."""
+    if len(start) < _FIXED.size or start[: len(MAGIC)] != MAGIC:
+        return 0
+    return int(_FIXED.unpack(bytes(start[: _FIXED.size]))[3])
 
 
 def verify(found: Envelope, body: Buffer, wanted: BlockHeader, mac_key: bytes | None = None) -> None:

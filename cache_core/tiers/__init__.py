@@ -1,0 +1,1 @@
+"""Tiers outside the device: what they do, and the ones there are."""

@@ -1,0 +1,131 @@
+"""What every tier outside the device does."""
+
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from threading import Lock
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cache_core.block_header import BlockHeader, DropReason
+
+Mask: TypeAlias = NDArray[np.bool_]
+# One writable, contiguous buffer a block; a uint8 array [n, block bytes] is a sequence of such rows.
+BlockBytes: TypeAlias = Sequence[memoryview] | NDArray[np.uint8]
+
+
+@dataclass(frozen=True, slots=True)
+class TierStats:
+    """What a tier holds now, then counts since the start."""
+
+    blocks: int | None  # None: a shared tier does not know
+    used_bytes: int | None
+    capacity_bytes: int
+    hits: int  # blocks served
+    misses: int  # blocks asked for that were not there; drops are not in it
+    stored: int
+    evicted: int | None  # blocks
+    read_bytes: int  # payload
+    written_bytes: int  # payload, before any coding
+    drops: Mapping[DropReason, int]
+
+
+class Tier(ABC):
+    """Holds block bytes under opaque headers. Every method may be called from any thread.
+
+    A block that cannot be stored or is not right on its way back is a counted drop, never an exception and
+    never wrong bytes.
+    """
+
+    @abstractmethod
+    def put(self, headers: Sequence[BlockHeader], blocks: BlockBytes) -> Mask:
+        """Store `blocks[i]` under `headers[i]`; says which are there now. What is there is not written again.
+
+        The buffers may be reused when it returns.
+        """
+
+    @abstractmethod
+    def get(self, headers: Sequence[BlockHeader], out: BlockBytes, timeout: float | None = None) -> Mask:
+        """Read the block of `headers[i]` into `out[i]`, checked; says which were served.
+
+        Rows that were not are undefined. After `timeout` seconds what is still on its way counts as slow,
+        and is not written any more when this returns.
+        """
+
+    @abstractmethod
+    def contains(self, keys: Sequence[bytes]) -> Mask:
+        """Which keys (BlockHeader.key) `get` would look for. Reads no block and promises nothing."""
+
+    @abstractmethod
+    def delete(self, keys: Sequence[bytes]) -> int:
+        """Forget these blocks; says how many there were."""
+
+    @abstractmethod
+    def touch(self, keys: Sequence[bytes]) -> None:
+        """These blocks are in use, though they were not read here: a child of theirs was, or a warmer copy."""
+
+    @abstractmethod
+    def purge(self, identity: bytes) -> int:
+        """Forget an identity (digest [32]) at once and for good; says how many blocks were reachable.
+
+        When it returns no block stored before is served again, nor are its bytes in any file.
+
+        Raises:
+            PurgeFailedError: some bytes could not be erased.
+        """
+
+    @abstractmethod
+    def clean(self) -> int:
+        """Give room back that dead blocks take, for idle time; says how many bytes."""
+
+    @abstractmethod
+    def stats(self) -> TierStats:
+        """Figures as of now."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Write down what there is and let go of it. The tier cannot be used any more."""
+
+
+class TierCounters:
+    """What happened since the start, from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._counts: Counter[str] = Counter()
+        self._drops: Counter[DropReason] = Counter()
+
+    def add(self, **counts: int) -> None:
+        """Add to counts by their name in TierStats."""
+        with self._lock:
+            self._counts.update(counts)
+
+    def drop(self, reason: DropReason, blocks: int = 1) -> None:
+        """That many blocks were not stored or not served."""
+        with self._lock:
+            self._drops[reason] += blocks
+
+    def snapshot(self, blocks: int | None, used: int | None, capacity: int, evicts: bool = True) -> TierStats:
+        """These counts together with what the tier holds."""
+        with self._lock:
+            counts = self._counts
+            return TierStats(
+                blocks=blocks,
+                used_bytes=used,
+                capacity_bytes=capacity,
+                hits=counts["hits"],
+                misses=counts["misses"],
+                stored=counts["stored"],
+                evicted=counts["evicted"] if evicts else None,
+                read_bytes=counts["read_bytes"],
+                written_bytes=counts["written_bytes"],
+                drops=dict(self._drops),
+            )
+
+
+def buffers_of(blocks: BlockBytes) -> list[memoryview]:
+    """Each block as flat bytes, without a copy."""
+    return [memoryview(block).cast("B") for block in blocks]

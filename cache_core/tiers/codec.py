@@ -1,0 +1,107 @@
+"""How a payload becomes the body that is stored, and back: compression, then encryption, each optional."""
+
+import os
+from dataclasses import dataclass
+
+import numpy as np
+import zstandard
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from cache_core.block_header import (
+    NO_NONCE,
+    BadBlockError,
+    BlockHeader,
+    Body,
+    Buffer,
+    Coding,
+    DropReason,
+    Envelope,
+    bound,
+)
+from cache_core.tokens import TOKEN_BYTES
+
+_WORTH_IT = 0.95  # a body that is not smaller than this share of its payload stays as it is
+
+
+@dataclass(frozen=True, slots=True)
+class Codec:
+    """What a tier does to payloads; it reads whatever any codec with the same key wrote."""
+
+    compression: int | None = None  # zstd level; None: off
+    item_size: int = 2  # bytes of one element: bytes of equal rank compress better side by side
+    key: bytes | None = None  # AES-GCM, 16, 24 or 32 bytes; None: nothing is encrypted
+
+    @property
+    def plain(self) -> bool:
+        """A body is its payload."""
+        return self.compression is None and self.key is None
+
+    def encode(self, header: BlockHeader, payload: memoryview) -> Body:
+        """The body of one block. Without any coding it is the payload itself, not a copy."""
+        data: Buffer = payload
+        coding, nonce = Coding.RAW, NO_NONCE
+        if self.compression is not None:
+            packed = zstandard.ZstdCompressor(level=self.compression).compress(
+                _shuffled(payload, self.item_size)
+            )
+            if len(packed) < len(payload) * _WORTH_IT:
+                data, coding = packed, Coding.COMPRESSED
+        if self.key is not None:
+            nonce = os.urandom(len(NO_NONCE))
+            data = AESGCM(self.key).encrypt(nonce, header.tokens + data, bound(header))
+            coding |= Coding.ENCRYPTED
+        return Body(data, len(payload), coding, self.item_size, nonce)
+
+    def decode(self, found: Envelope, body: Buffer, wanted: BlockHeader, out: memoryview) -> None:
+        """Write the payload of a verified body to `out`.
+
+        Raises:
+            BadBlockError: UNDECODABLE (another key's, or not what it says), WRONG_BLOCK, WRONG_SIZE.
+        """
+        data = memoryview(self._decrypted(found, body, wanted))
+        if found.payload_bytes != len(out):
+            raise BadBlockError(DropReason.WRONG_SIZE)
+        if found.coding & Coding.COMPRESSED:
+            _decompress(data, found.item_size, out)
+        elif len(data) != len(out):
+            raise BadBlockError(DropReason.WRONG_SIZE)
+        else:
+            out[:] = data
+
+    def _decrypted(self, found: Envelope, body: Buffer, wanted: BlockHeader) -> Buffer:
+        if not found.coding & Coding.ENCRYPTED:
+            return body
+        if self.key is None:
+            raise BadBlockError(DropReason.UNDECODABLE)
+        try:
+            plain = AESGCM(self.key).decrypt(found.nonce, body, found.bound)
+        except InvalidTag:
+            raise BadBlockError(DropReason.UNDECODABLE) from None
+        tokens = found.token_count * TOKEN_BYTES
+        if plain[:tokens] != wanted.tokens:
+            raise BadBlockError(DropReason.WRONG_BLOCK)
+        return memoryview(plain)[tokens:]
+
+
+def _shuffled(payload: memoryview, item_size: int) -> memoryview:
+    """All first bytes of the elements, then all second ones; a length that does not divide stays as it is."""
+    if item_size < 2 or len(payload) % item_size:
+        return payload
+    items = np.frombuffer(payload, dtype=np.uint8).reshape(-1, item_size)
+    return np.ascontiguousarray(items.T).data.cast("B")
+
+
+def _decompress(data: memoryview, item_size: int, out: memoryview) -> None:
+    try:
+        plain = zstandard.ZstdDecompressor().decompress(data, max_output_size=len(out))
+    except zstandard.ZstdError:
+        raise BadBlockError(DropReason.UNDECODABLE) from None
+    if len(plain) != len(out):
+        raise BadBlockError(DropReason.WRONG_SIZE)
+    target = np.frombuffer(out, dtype=np.uint8)
+    source = np.frombuffer(plain, dtype=np.uint8)
+    if item_size < 2 or len(plain) % item_size:
+        target[:] = source
+    else:
+        target.reshape(-1, item_size)[:] = source.reshape(item_size, -1).T

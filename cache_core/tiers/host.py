@@ -1,0 +1,323 @@
+"""The host tier: blocks in one arena of main memory, each in one contiguous row."""
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from threading import Lock
+
+import numpy as np
+from crc32c import crc32c
+from numpy.typing import NDArray
+
+from cache_core.block_header import BlockHeader, DropReason
+from cache_core.block_pool import READY, BlockPool, Blocks
+from cache_core.memory import anonymous_memory
+from cache_core.metrics import CacheObserver, NullObserver
+from cache_core.tiers.base import BlockBytes, Mask, Tier, TierCounters, TierStats, buffers_of
+from cache_core.tiers.host_table import HostTable
+
+_log = logging.getLogger(__name__)
+
+Arena = NDArray[np.uint8]
+NO_ROW = -1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reservation:
+    """Rows that are being filled. Nobody sees them before `HostTier.publish`, which must be called once."""
+
+    headers: tuple[BlockHeader, ...]
+    rows: Blocks  # int32 [headers]; NO_ROW: there already, being filled by another, or no room
+    there: Mask  # which are ready in the tier already
+    purges: int  # of the tier, when it was made
+
+
+class HostTier(Tier):
+    """`capacity` bytes of main memory, taken in blocks of `block_bytes`.
+
+    Rows are read and written in place by transfers: `reserve` and `publish` on the way in, `pin` and `unpin`
+    on the way out; what is reserved or pinned is never evicted or overwritten. When there is no room, the
+    blocks used longest ago make some; `touch` and every read use a chain from its end, so a parent never goes
+    before its children. Where the machine refuses the memory the tier is off: it stores nothing and says why.
+    """
+
+    def __init__(
+        self,
+        capacity: int,
+        block_bytes: int,
+        block_size: int,
+        *,
+        allocate: Callable[[int], Arena] = anonymous_memory,
+        pin_memory: Callable[[Arena], bool] | None = None,  # makes it fast for an accelerator; says if it did
+        checksums: bool = False,  # CRC-32C of every block, checked on every read
+        on_evict: Callable[[list[bytes]], None] | None = None,  # keys; called with no lock held
+        observer: CacheObserver | None = None,
+    ) -> None:
+        if capacity < 0 or block_bytes < 1 or block_size < 1:
+            raise ValueError(
+                f"a host tier of {capacity} bytes in blocks of {block_bytes}, {block_size} tokens"
+            )
+        self.block_bytes = block_bytes
+        self.block_size = block_size
+        self._lock = Lock()
+        self._observer = observer or NullObserver()
+        self._counters = TierCounters()
+        self._on_evict = on_evict
+        self._checksums = checksums
+        self._purges = 0
+        self._filling: set[bytes] = set()
+        self.refusal: str | None = None  # why the tier is off
+        self.rows = self._arena(capacity // block_bytes, allocate)  # uint8 [num_blocks, block_bytes]
+        self.num_blocks = len(self.rows)
+        self.pinned = bool(self.num_blocks and pin_memory is not None and pin_memory(self.rows))
+        self._pool = BlockPool(self.num_blocks, block_size) if self.num_blocks else None
+        self._table = HostTable(self.num_blocks, block_size)
+
+    def _arena(self, blocks: int, allocate: Callable[[int], Arena]) -> Arena:
+        nothing = np.empty((0, self.block_bytes), dtype=np.uint8)
+        if not blocks:
+            self.refusal = "its capacity is less than one block"
+            return nothing
+        try:
+            memory = allocate(blocks * self.block_bytes)
+        except (OSError, MemoryError, ValueError, OverflowError) as error:
+            self.refusal = f"the machine refused {blocks * self.block_bytes} bytes: {error}"
+            _log.warning("The host tier is off: %s", self.refusal)
+            return nothing
+        return memory.reshape(blocks, self.block_bytes)
+
+    # In place, for transfers.
+
+    def reserve(self, headers: Sequence[BlockHeader]) -> Reservation:
+        """Rows for the blocks that are neither there nor being filled, as far as there is room, front first."""
+        evicted: list[bytes] = []
+        rows = np.full(len(headers), NO_ROW, dtype=np.int32)
+        there = np.zeros(len(headers), dtype=np.bool_)
+        with self._lock:
+            wanted: list[int] = []
+            for place, header in enumerate(headers):
+                there[place] = self._table.row(header.key) is not None
+                if not there[place] and header.key not in self._filling and self._fits(header):
+                    self._filling.add(header.key)
+                    wanted.append(place)
+            room = self._make_room(len(wanted), evicted)
+            for place in wanted[room:]:
+                self._filling.discard(headers[place].key)
+            if room and self._pool is not None:
+                rows[wanted[:room]] = self._pool.allocate(room)
+            reservation = Reservation(tuple(headers), rows, there, self._purges)
+        self._dropped(DropReason.NO_ROOM, len(wanted) - room)
+        self._tell_evicted(evicted)
+        return reservation
+
+    def publish(self, reservation: Reservation, whole: Mask) -> None:
+        """Make the reserved rows visible whose bytes are whole, and give the others back."""
+        rows = reservation.rows
+        sums = {
+            place: crc32c(self.rows[rows[place]])
+            for place in np.flatnonzero(whole & (rows != NO_ROW)).tolist()
+            if self._checksums
+        }
+        with self._lock:
+            purged = {header.identity for header in reservation.headers} & self._table.purged_since(
+                reservation.purges
+            )
+            stored = []
+            for place, header in enumerate(reservation.headers):
+                if rows[place] == NO_ROW:
+                    continue
+                self._filling.discard(header.key)
+                if whole[place] and header.identity not in purged:
+                    self._table.add(header, int(rows[place]), sums.get(place, 0))
+                    stored.append(place)
+            good = rows[stored]
+            bad = np.setdiff1d(rows[rows != NO_ROW], good)
+            if self._pool is not None:
+                self._pool.mark_ready(good)
+                self._pool.release(bad)
+            self._table.use(good[::-1])
+        self._counters.add(stored=len(good), written_bytes=len(good) * self.block_bytes)
+
+    def pin(self, headers: Sequence[BlockHeader]) -> Blocks:
+        """int32 [headers]: the row of each block, checked and held until `unpin`; NO_ROW where there is none."""
+        rows = np.full(len(headers), NO_ROW, dtype=np.int32)
+        drops: list[DropReason] = []
+        with self._lock:
+            for place, header in enumerate(headers):
+                row = self._table.row(header.key)
+                if row is None:
+                    continue
+                wrong = self._table.wrong(row, header)
+                if wrong is None:
+                    rows[place] = row
+                else:
+                    drops.append(wrong)
+                    self._remove([header.key])
+            self._retain(rows)
+            self._table.use(rows[rows != NO_ROW][::-1])
+        for reason in drops:
+            self._dropped(reason, 1)
+        if self._checksums:
+            self._check_sums(headers, rows)
+        found = int((rows != NO_ROW).sum())
+        self._counters.add(hits=found, misses=len(headers) - found - len(drops))
+        return rows
+
+    def unpin(self, rows: Blocks) -> None:
+        """Let go of what `pin` gave; NO_ROW is skipped."""
+        with self._lock:
+            for one in _one_hold_each(rows):
+                self._release(one)
+
+    # The Tier interface.
+
+    def put(self, headers: Sequence[BlockHeader], blocks: BlockBytes) -> Mask:
+        sources = buffers_of(blocks)
+        reservation = self.reserve(headers)
+        whole = np.zeros(len(headers), dtype=np.bool_)
+        try:
+            for place, row in enumerate(reservation.rows.tolist()):
+                if row == NO_ROW:
+                    continue
+                if len(sources[place]) == self.block_bytes:
+                    self.rows[row] = np.frombuffer(sources[place], dtype=np.uint8)
+                    whole[place] = True
+                else:
+                    self._dropped(DropReason.WRONG_SIZE, 1)
+        finally:
+            self.publish(reservation, whole)
+        return self.contains([header.key for header in headers])
+
+    def get(self, headers: Sequence[BlockHeader], out: BlockBytes, timeout: float | None = None) -> Mask:
+        """As `Tier.get`; memory is never slow, so `timeout` does not count here."""
+        targets = buffers_of(out)
+        purges = self._purges
+        rows = self.pin(headers)
+        served = rows != NO_ROW
+        try:
+            for place in np.flatnonzero(served).tolist():
+                if len(targets[place]) == self.block_bytes:
+                    np.frombuffer(targets[place], dtype=np.uint8)[:] = self.rows[rows[place]]
+                else:
+                    served[place] = False
+                    self._dropped(DropReason.WRONG_SIZE, 1)
+        finally:
+            self.unpin(rows)
+        with self._lock:
+            purged = self._table.purged_since(purges)
+        gone = np.array([header.identity in purged for header in headers], dtype=np.bool_) & served
+        self._dropped(DropReason.PURGED, int(gone.sum()))
+        served &= ~gone
+        self._counters.add(read_bytes=int(served.sum()) * self.block_bytes)
+        return served
+
+    def contains(self, keys: Sequence[bytes]) -> Mask:
+        with self._lock:
+            return np.array([self._table.row(key) is not None for key in keys], dtype=np.bool_)
+
+    def delete(self, keys: Sequence[bytes]) -> int:
+        with self._lock:
+            return self._remove(keys)
+
+    def touch(self, keys: Sequence[bytes]) -> None:
+        with self._lock:
+            rows = [row for key in keys if (row := self._table.row(key)) is not None]
+            self._table.use(np.array(rows[::-1], dtype=np.int32))
+
+    def purge(self, identity: bytes) -> int:
+        with self._lock:
+            self._purges += 1
+            self._table.purged(identity, self._purges)
+            return self._remove(self._table.keys_of(identity))
+
+    def clean(self) -> int:
+        """Nothing: a freed row is room at once."""
+        return 0
+
+    def stats(self) -> TierStats:
+        with self._lock:
+            blocks, fragmentation = len(self._table), self._pool.fragmentation() if self._pool else 0.0
+        self._observer.fragmentation("host", fragmentation)
+        capacity = self.num_blocks * self.block_bytes
+        return self._counters.snapshot(blocks, blocks * self.block_bytes, capacity)
+
+    def close(self) -> None:
+        """Forget everything; rows that are pinned or reserved stay readable until they are let go."""
+        with self._lock:
+            self._purges += 1
+            for identity in self._table.identities():
+                self._table.purged(identity, self._purges)
+            self._remove(self._table.keys())
+
+    def check_integrity(self) -> None:
+        """Prove that every row is in exactly one place: free, filling, or under one key. For quiet moments.
+
+        Raises:
+            IntegrityError: says what is wrong.
+        """
+        with self._lock:
+            if self._pool is not None:
+                self._table.check(self._pool, len(self._filling))
+
+    # Under the lock.
+
+    def _fits(self, header: BlockHeader) -> bool:
+        return self._pool is not None and len(header.tokens) == 4 * self.block_size
+
+    def _make_room(self, wanted: int, evicted: list[bytes]) -> int:
+        """Evict what was used longest ago until `wanted` rows are free; says how many of them are."""
+        if self._pool is None:
+            return 0
+        short = wanted - self._pool.free_count
+        if short > 0:
+            victims = self._table.oldest((self._pool.state == READY) & (self._pool.refs == 1), short)
+            evicted.extend(victims)
+            self._remove(victims)
+        return min(wanted, self._pool.free_count)
+
+    def _remove(self, keys: Sequence[bytes]) -> int:
+        rows = [row for key in keys if (row := self._table.pop(key)) is not None]
+        self._release(np.array(rows, dtype=np.int32))
+        return len(rows)
+
+    def _retain(self, rows: Blocks) -> None:
+        if self._pool is not None:
+            for one in _one_hold_each(rows):
+                self._pool.retain(one)
+
+    def _release(self, rows: Blocks) -> None:
+        if self._pool is not None:
+            self._pool.release(rows)
+
+    # Without it.
+
+    def _check_sums(self, headers: Sequence[BlockHeader], rows: Blocks) -> None:
+        """Drop rows whose bytes changed since they were published, and let go of them."""
+        for place in np.flatnonzero(rows != NO_ROW).tolist():
+            row = int(rows[place])
+            if crc32c(self.rows[row]) == self._table.sums[row]:
+                continue
+            with self._lock:
+                if self._table.row(headers[place].key) == row:
+                    self._remove([headers[place].key])
+                self._release(rows[place : place + 1])
+            rows[place] = NO_ROW
+            self._dropped(DropReason.CHECKSUM, 1)
+
+    def _dropped(self, reason: DropReason, blocks: int) -> None:
+        if blocks:
+            self._counters.drop(reason, blocks)
+            self._observer.dropped("host", reason, blocks)
+
+    def _tell_evicted(self, keys: list[bytes]) -> None:
+        if keys:
+            self._counters.add(evicted=len(keys))
+            if self._on_evict is not None:
+                self._on_evict(keys)
+
+
+def _one_hold_each(rows: Blocks) -> list[Blocks]:
+    """`rows` in as few arrays as possible that name no row twice: a pool counts one holder a call."""
+    rows = rows[rows != NO_ROW]
+    distinct, counts = np.unique(rows, return_counts=True)
+    return [distinct[counts > time] for time in range(int(counts.max()) if len(counts) else 0)]

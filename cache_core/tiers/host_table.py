@@ -1,0 +1,104 @@
+"""What the host tier knows of each row: its key, the header's fields, and its last use. Compact: arrays by row."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cache_core.block_header import BlockHeader, DropReason
+from cache_core.block_pool import FILLING, FREE, READY, BlockPool, Blocks
+from cache_core.errors import IntegrityError
+
+
+class HostTable:
+    """Not locked. About 200 bytes a block besides its token ids."""
+
+    def __init__(self, num_rows: int, block_size: int) -> None:
+        self.sums = np.zeros(num_rows, dtype=np.uint32)  # CRC-32C where the tier wants one
+        self._rows: dict[bytes, int] = {}
+        self._keys: list[bytes | None] = [None] * num_rows
+        self._identities: list[bytes | None] = [None] * num_rows  # shared objects
+        self._parents = np.zeros((num_rows, 32), dtype=np.uint8)
+        self._tokens = np.zeros((num_rows, block_size * 4), dtype=np.uint8)
+        self._used = np.zeros(num_rows, dtype=np.int64)  # logical time of the last use
+        self._now = 0
+        self._interned: dict[bytes, bytes] = {}
+        self._purged: dict[bytes, int] = {}  # identity -> number of its last purge
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def row(self, key: bytes) -> int | None:
+        """Where the block is."""
+        return self._rows.get(key)
+
+    def keys(self) -> list[bytes]:
+        """Of all blocks."""
+        return list(self._rows)
+
+    def identities(self) -> list[bytes]:
+        """All that were ever stored."""
+        return list(self._interned)
+
+    def keys_of(self, identity: bytes) -> list[bytes]:
+        """Of all blocks under one identity."""
+        return [key for key, row in self._rows.items() if self._identities[row] == identity]
+
+    def add(self, header: BlockHeader, row: int, checksum: int) -> None:
+        """The block of `header` is in `row` now."""
+        self._rows[header.key] = row
+        self._keys[row] = header.key
+        self._identities[row] = self._interned.setdefault(header.identity, header.identity)
+        self._parents[row] = np.frombuffer(header.parent, dtype=np.uint8)
+        self._tokens[row] = np.frombuffer(header.tokens, dtype=np.uint8)
+        self.sums[row] = checksum
+
+    def pop(self, key: bytes) -> int | None:
+        """Forget a block; says where it was."""
+        row = self._rows.pop(key, None)
+        if row is not None:
+            self._keys[row] = None
+        return row
+
+    def wrong(self, row: int, wanted: BlockHeader) -> DropReason | None:
+        """Why the block in `row` is not the one that is wanted, though filed under its key."""
+        if self._identities[row] != wanted.identity:
+            return DropReason.WRONG_IDENTITY
+        same = self._parents[row].tobytes() == wanted.parent and self._tokens[row].tobytes() == wanted.tokens
+        return None if same else DropReason.WRONG_BLOCK
+
+    def use(self, rows: Blocks) -> None:
+        """These were used now, the last one latest."""
+        self._used[rows] = np.arange(self._now, self._now + len(rows))
+        self._now += len(rows)
+
+    def oldest(self, candidates: NDArray[np.bool_], n: int) -> list[bytes]:
+        """Keys of up to `n` of the candidate rows, those used longest ago first."""
+        rows = np.flatnonzero(candidates)
+        if len(rows) > n:
+            rows = rows[np.argpartition(self._used[rows], n - 1)[:n]]
+        rows = rows[np.argsort(self._used[rows])]
+        return [key for row in rows.tolist() if (key := self._keys[row]) is not None]
+
+    def purged(self, identity: bytes, number: int) -> None:
+        """The tier's purge `number` was of this identity."""
+        self._purged[identity] = number
+
+    def purged_since(self, number: int) -> set[bytes]:
+        """Identities purged after that purge."""
+        return {identity for identity, last in self._purged.items() if last > number}
+
+    def check(self, pool: BlockPool, filling: int) -> None:
+        """See `HostTier.check_integrity`."""
+        rows = np.array(list(self._rows.values()), dtype=np.int32)
+        broken: Sequence[tuple[bool, str]] = (
+            (len(np.unique(rows)) == len(rows), "two keys have one row"),
+            (bool((pool.state[rows] == READY).all()), "a key has a row that is not ready"),
+            (bool((pool.refs[rows] >= 1).all()), "a key has a row that nobody holds"),
+            (all(self._keys[row] == key for key, row in self._rows.items()), "a row does not know its key"),
+            (int((pool.state == FILLING).sum()) == filling, "rows that fill are not those reserved"),
+            (int((pool.state == FREE).sum()) == pool.free_count, "free rows are not those in no other place"),
+        )
+        for holds, message in broken:
+            if not holds:
+                raise IntegrityError(message)
