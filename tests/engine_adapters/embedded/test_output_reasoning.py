@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from llguidance import LLMatcher, LLTokenizer
 
-from engine_adapters.base import ToolOptions
 from canon.tokens.thinking import find_thinking_tags
+from engine_adapters.base import ToolOptions
 from engine_adapters.embedded.output.reasoning import (
     FAMILIES,
     Answer,
