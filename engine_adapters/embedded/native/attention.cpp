@@ -112,7 +112,8 @@ inline void product(const float* a, int64_t a_stride, const RowOf& row, int begi
     ask(k);
     for (int j = 0; j < N; j++) wide[j] = load(b + j * kLanes);
     for (int i = 0; i < R; i++) {
-      const Vec scalar = splat(a[i * a_stride + k]);
+      Vec scalar = splat(a[i * a_stride + k]);
+      hold(scalar);
       for (int j = 0; j < N; j++) acc[i][j] += scalar * wide[j];
     }
   }

@@ -5,7 +5,7 @@
 
 namespace {
 
-constexpr int kRows = kLanes == 16 ? 6 : 3;  // rows of x at a time; with 4 of W what the registers hold
+constexpr int kRows = kLanes == 16 ? 6 : 3;  // rows of x at a time, at most; with 4 of W what the registers hold
 constexpr int kColumns = 4;                  // rows of W, which are columns of y, at a time
 constexpr int kTask = 32;                    // rows of W one thread takes at a time
 
@@ -15,18 +15,23 @@ struct Linear {
   int64_t rows, columns, depth;
 };
 
-template <int R, int C>
+// `First`: also asks memory for the rows of W that come next.
+template <int R, int C, bool First>
 void tile(const Linear& c, int64_t row, int64_t column) {
   const int64_t depth = c.depth;
   const float* x = c.x + row * depth;
   const float* w = c.weight + column * depth;
-  Vec acc[R][kColumns] = {};
+  Vec acc[R][4] = {};
   int64_t k = 0;
   for (; k + kLanes <= depth; k += kLanes) {
     Vec b[C];
-    for (int j = 0; j < C; j++) b[j] = load(w + j * depth + k);
+    for (int j = 0; j < C; j++) {
+      b[j] = load(w + j * depth + k);
+      if (First) __builtin_prefetch(w + (C + j) * depth + k, 0, 2);
+    }
     for (int i = 0; i < R; i++) {
-      const Vec a = load(x + i * depth + k);
+      Vec a = load(x + i * depth + k);
+      hold(a);
       for (int j = 0; j < C; j++) acc[i][j] += a * b[j];
     }
   }
@@ -40,14 +45,30 @@ void tile(const Linear& c, int64_t row, int64_t column) {
   }
 }
 
-template <int C, int R = kRows>
-void rows_of(const Linear& c, int64_t row, int64_t column) {
+template <int R, bool First>
+void columns(const Linear& c, int64_t row, int64_t begin, int64_t end) {
+  for (; begin + kColumns <= end; begin += kColumns) tile<R, kColumns, First>(c, row, begin);
+  for (; begin < end; begin++) tile<R, 1, First>(c, row, begin);
+}
+
+// As few passes over W as there can be, of about equal height: row by row, W is what is slow to come.
+template <int R = kRows>
+void pass(const Linear& c, int64_t row, int64_t height, int64_t begin, int64_t end) {
   if constexpr (R > 1) {
-    if (c.rows - row < R) return rows_of<C, R - 1>(c, row, column);
+    if (height < R) return pass<R - 1>(c, row, height, begin, end);
   }
-  for (; c.rows - row >= R; row += R) tile<R, C>(c, row, column);
-  if constexpr (R > 1) {
-    if (row < c.rows) rows_of<C, R - 1>(c, row, column);
+  if (row == 0)
+    columns<R, true>(c, row, begin, end);
+  else
+    columns<R, false>(c, row, begin, end);
+}
+
+void all_rows(const Linear& c, int64_t begin, int64_t end) {
+  int64_t passes = (c.rows + kRows - 1) / kRows;
+  for (int64_t row = 0; row < c.rows; passes--) {
+    const int64_t height = (c.rows - row + passes - 1) / passes;
+    pass(c, row, height, begin, end);
+    row += height;
   }
 }
 
@@ -61,8 +82,6 @@ extern "C" void kvgate_linear(const float* x, const float* weight, const float* 
   for_each(tasks, threads, [&](int task) {
     const int64_t begin = int64_t(task) * kTask;
     const int64_t end = begin + kTask < columns ? begin + kTask : columns;
-    int64_t column = begin;
-    for (; column + kColumns <= end; column += kColumns) rows_of<kColumns>(call, 0, column);
-    for (; column < end; column++) rows_of<1>(call, 0, column);
+    all_rows(call, begin, end);
   });
 }

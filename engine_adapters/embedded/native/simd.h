@@ -20,6 +20,18 @@ static inline void store(float* p, Vec v) { *reinterpret_cast<UnalignedVec*>(p) 
 static inline Vec splat(float x) { return Vec{} + x; }
 static inline Vec larger(Vec a, Vec b) { return a > b ? a : b; }
 
+// Keeps a value in its register. Without it compilers load it anew for each product that uses it, and loads, not
+// products, become what there are too few of.
+static inline void hold(Vec& v) {
+#if defined(__AVX512F__)
+  asm("" : "+v"(v));
+#elif defined(__AVX__)
+  asm("" : "+x"(v));
+#else
+  (void)v;
+#endif
+}
+
 // Result lane I is lane pick(I) of the 2 * kLanes lanes of a and b.
 #if defined(__clang__)
 #define KVGATE_SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
