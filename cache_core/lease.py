@@ -38,6 +38,7 @@ class Lease:
         "ready",
         "root",
         "scope",
+        "used",
         "wanted_length",
     )
 
@@ -49,6 +50,7 @@ class Lease:
         self.root = root
         self.node = node  # the deepest node this lease pins; ends at its `indexed` blocks
         self.live = True
+        self.used = False  # it committed something: more than an attempt that found no room
         self.matched = matched  # tokens found ready when it was acquired
         self.length = matched  # tokens the page table covers
         self.ready = matched  # tokens whose KV is computed
@@ -147,6 +149,10 @@ class Lease:
     def own_blocks(self) -> Blocks:
         """A writable view of the page table behind the indexed blocks. For the cache alone."""
         return self._block_buffer[self.indexed : self.num_blocks]
+
+    def indexed_tokens(self) -> Tokens:
+        """Tokens of the blocks that belong to the index. For the cache alone."""
+        return self._token_buffer[: self.indexed * self._cache.block_size]
 
     def require_live(self) -> None:
         """Raises LeaseReleasedError after its release."""

@@ -1,9 +1,14 @@
 """One node of the radix tree: an edge label, the blocks that hold its KV, and who pins it."""
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from cache_core.block_pool import Blocks
 from cache_core.tokens import Tokens
+
+if TYPE_CHECKING:
+    from cache_core.eviction.history import Record
 
 
 class Node:
@@ -13,7 +18,7 @@ class Node:
     compares and joins at memory speed, is immutable, and numpy views it without a copy.
     """
 
-    __slots__ = ("blocks", "children", "label", "last_access", "leases", "parent", "queued")
+    __slots__ = ("blocks", "children", "label", "last_access", "leases", "parent", "queued", "record")
 
     def __init__(self, parent: "Node | None", label: bytes, blocks: bytes) -> None:
         self.parent = parent  # None: a root, or no longer in a tree
@@ -22,7 +27,10 @@ class Node:
         self.children: dict[bytes, Node] | None = None  # by the bytes of their first block; None: a leaf
         self.leases = 0  # leases that pin this node; never less than any child's
         self.last_access = 0  # logical clock, set when a lease lets go; never less than an unleased child's
-        self.queued = False  # the eviction policy holds an entry for this node
+        self.queued: float | None = (
+            None  # the key under which the eviction policy holds an entry for this node
+        )
+        self.record: Record | None = None  # what the eviction policy knows of its last block, or of one below
 
     @property
     def evictable(self) -> bool:

@@ -5,7 +5,7 @@ from threading import Lock
 
 from cache_core.block_pool import BlockPool, Blocks
 from cache_core.errors import LeaseError, OutOfBlocksError
-from cache_core.eviction import EvictionPolicy, policy_named
+from cache_core.eviction import DEFAULT_POLICY, EvictionPolicy, policy_named
 from cache_core.in_flight import InFlight, InFlightTable
 from cache_core.integrity import check
 from cache_core.lease import Lease
@@ -27,11 +27,15 @@ class PrefixCache:
     """
 
     def __init__(
-        self, pool: BlockPool, policy: str | EvictionPolicy = "lru", copy_blocks: CopyBlocks | None = None
+        self,
+        pool: BlockPool,
+        policy: str | EvictionPolicy = DEFAULT_POLICY,
+        copy_blocks: CopyBlocks | None = None,
     ) -> None:
         self.block_size = pool.block_size
         self._pool = pool
         self._policy = policy_named(policy) if isinstance(policy, str) else policy
+        self._policy.bind(pool.num_blocks, pool.block_size)
         self._copy_blocks = copy_blocks
         self._index = PrefixIndex(pool.block_size)
         self._in_flight = InFlightTable(pool.block_size)
@@ -114,6 +118,7 @@ class PrefixCache:
         with self._lock:
             freed = self._forget(self._index.leaves(scope))
             self._index.detach(scope)
+            self._policy.purged(scope)
             self._in_flight.withdraw_scope(scope)
             self._version += 1
             return freed
@@ -149,6 +154,7 @@ class PrefixCache:
     def _commit(self, lease: Lease, upto: int | None) -> None:
         with self._lock:
             lease.require_live()
+            lease.used = True
             ready = lease.length if upto is None else upto
             if ready > lease.length:
                 raise LeaseError(f"{ready} tokens cannot be ready, the lease covers {lease.length}")
@@ -220,9 +226,11 @@ class PrefixCache:
             del self._leases[lease]
             self._withdraw(lease)
             self._pool.release(lease.own_blocks())
-            lease.close()
             self._now += 1
             self._index.unpin(lease.node, self._now)
+            if lease.used and lease.indexed and not lease.root.detached:
+                self._policy.accessed(lease.node, lease.indexed_tokens(), lease.scope)
+            lease.close()
             if lease.root.detached:
                 self._forget([lease.node])
             else:
@@ -252,7 +260,9 @@ class PrefixCache:
         freed = 0
         while freed < n and (node := self._policy.victim()) is not None:
             above = node.parent
-            freed += self._pool.release(self._index.trim(node, n - freed))
+            taken = min(n - freed, self._policy.tail(node))
+            self._policy.evicted(node, taken)
+            freed += self._pool.release(self._index.trim(node, taken))
             if node.evictable:
                 self._policy.offer(node)
             elif above is not None:

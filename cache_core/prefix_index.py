@@ -208,7 +208,7 @@ class PrefixIndex:
             raise IntegrityError("a root has no label to split")
         ids = at // self._step * 4
         upper = Node(node.parent, node.label[:at], node.blocks[:ids])
-        upper.leases, upper.last_access = node.leases, node.last_access
+        upper.leases, upper.last_access, upper.record = node.leases, node.last_access, node.record
         self._adopt(node.parent, upper)
         node.label, node.blocks, node.parent = node.label[at:], node.blocks[ids:], upper
         self._adopt(upper, node)

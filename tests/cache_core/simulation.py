@@ -132,7 +132,7 @@ class SimulatedCache:
     def __init__(self, num_blocks: int, block: int) -> None:
         self.pool = BlockPool(num_blocks, block)
         self.bytes: NDArray[np.int64] = np.full((num_blocks, block), GARBAGE, dtype=np.int64)
-        self.cache = PrefixCache(self.pool, copy_blocks=self.copy)
+        self.cache = PrefixCache(self.pool, policy="lru", copy_blocks=self.copy)
 
     def copy(self, source: Blocks, target: Blocks) -> None:
         self.bytes[target] = self.bytes[source]

@@ -1,0 +1,1 @@
+"""Simulations over traces of real traffic."""

@@ -1,0 +1,44 @@
+"""What the cache asks of an eviction policy."""
+
+from abc import ABC, abstractmethod
+
+from cache_core.node import Node
+from cache_core.tokens import Tokens
+
+
+class EvictionPolicy(ABC):
+    """Orders victims, leaf-first. Never frees a block, never changes a node but its `queued` and `record`.
+
+    Called under the cache's lock. Nodes go in and out of evictability all the time, so a policy may hold
+    entries of nodes that are leased, no leaf or gone by now; `victim` must pass over them.
+    """
+
+    def bind(self, num_blocks: int, block_size: int) -> None:  # noqa: B027 - most policies need no sizes
+        """The pool this policy works for. Called once, before anything else."""
+
+    def accessed(self, node: Node, tokens: Tokens, scope: str) -> None:  # noqa: B027 - LRU needs no more
+        """A request used the path that ends at `node`, and lets go of it.
+
+        `tokens` are those of the whole path, in whole blocks. Called before the path's end is offered.
+        """
+
+    @abstractmethod
+    def offer(self, node: Node) -> None:
+        """`node` is evictable now. May be offered again while it is queued."""
+
+    @abstractmethod
+    def victim(self) -> Node | None:
+        """The evictable node to shrink next, from its end; None where nothing is evictable.
+
+        It leaves the queue: whoever leaves a rest of it offers it again.
+        """
+
+    def tail(self, node: Node) -> int:
+        """How many blocks at the end of `node`, at least one, rank alike: at most these go at a time."""
+        return node.num_blocks
+
+    def evicted(self, node: Node, blocks: int) -> None:  # noqa: B027 - few policies learn from it
+        """That many blocks were taken off the end of the victim `node`, for want of room."""
+
+    def purged(self, scope: str) -> None:  # noqa: B027 - few policies remember scopes
+        """Nothing may be remembered of this scope."""
