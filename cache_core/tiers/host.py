@@ -193,7 +193,7 @@ class HostTier(Tier):
         targets = buffers_of(out)
         purges = self._purges
         rows = self.pin(headers)
-        served = rows != NO_ROW
+        served: Mask = rows != NO_ROW
         try:
             for place in np.flatnonzero(served).tolist():
                 if len(targets[place]) == self.block_bytes:
@@ -213,7 +213,9 @@ class HostTier(Tier):
 
     def contains(self, keys: Sequence[bytes]) -> Mask:
         with self._lock:
-            return np.array([self._table.row(key) is not None for key in keys], dtype=np.bool_)
+            there = [self._table.row(key) is not None for key in keys]
+        mask: Mask = np.array(there, dtype=np.bool_)
+        return mask
 
     def delete(self, keys: Sequence[bytes]) -> int:
         with self._lock:

@@ -23,6 +23,7 @@ from cache_core.tiers.files import Files, make_private, reason_of, supports_dire
 from cache_core.tiers.folder_lock import FolderLock
 
 _T = TypeVar("_T")
+_INDEX_SLACK = 1 << 20  # bytes the index may grow by before the next look at the budget
 # Bytes that do not come back however often they are read: such a block is forgotten. Other failures may pass.
 _PASSING = (DropReason.SLOW, DropReason.PERMISSION, DropReason.WRONG_SIZE, DropReason.DISK_FULL)
 
@@ -48,6 +49,7 @@ class DiskTier(Tier):
         self._purges: dict[bytes, int] = {}  # by identity: the number of its last purge
         self._purge_count = 0
         self._room = options.capacity_bytes  # less when the disk turned out to be smaller
+        self._index_slack = min(_INDEX_SLACK, options.capacity_bytes // 8)
         self._closed = False
         with _opening(options.folder):
             make_private(options.folder)
@@ -244,7 +246,8 @@ class DiskTier(Tier):
         """Drop what was used longest ago until `needed` bytes fit; False where they never do."""
         if needed > self.options.capacity_bytes:
             return False
-        while self._catalog.used_bytes() + needed > max(self._room, needed):
+        room = max(self._room - self._index_slack, needed)
+        while self._catalog.used_bytes() + needed > room:
             segment = self._catalog.oldest(but=None)
             if segment is None:
                 return self._catalog.used_bytes() + needed <= self.options.capacity_bytes

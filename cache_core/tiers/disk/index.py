@@ -163,7 +163,7 @@ class DiskIndex:
         """Of each segment: bytes of records that can be found, and how many they are."""
         sql = "SELECT segment, SUM(length), COUNT(*) FROM blocks GROUP BY segment"
         with self._reading() as db:
-            return {segment: (size, count) for segment, size, count in db.execute(sql)}
+            return {segment: (int(size or 0), count) for segment, size, count in db.execute(sql)}
 
     def in_segment(self, segment: int) -> list[tuple[bytes, Place, bytes]]:
         """Key, place and identity of what can be found in a segment, in order of offset."""
@@ -212,6 +212,8 @@ def _translated() -> Iterator[None]:
         if name.startswith(_DAMAGED) or not isinstance(error, sqlite3.OperationalError):
             raise IndexDamagedError(str(error)) from error
         raise IndexFailedError(str(error)) from error
+    except (UnicodeError, OverflowError) as error:  # what a damaged file makes of values and of messages
+        raise IndexDamagedError(str(error)) from error
 
 
 def _connect(path: Path) -> sqlite3.Connection:
@@ -219,6 +221,9 @@ def _connect(path: Path) -> sqlite3.Connection:
     # A commit is not flushed to the disk, only ordered: what a power failure takes is cache.
     db.execute("PRAGMA journal_mode = WAL")
     db.execute("PRAGMA synchronous = NORMAL")
+    # The log counts against the tier's budget, so it is folded into the index early and cut then.
+    db.execute("PRAGMA wal_autocheckpoint = 64")
+    db.execute("PRAGMA journal_size_limit = 0")
     db.execute("PRAGMA trusted_schema = OFF")
     return db
 
