@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from engine_adapters.embedded.attention.spans import Span
 from engine_adapters.embedded.attention.step import StepLayout
 
-_TOKENS = 32  # query tokens a task; more share a tile of keys, fewer balance better
+_TOKENS = 64  # query tokens a task; more share a tile of keys, fewer balance better
 _TILE = 64  # keys; ranges are cut at multiples of the kernel's tile
 _MIN_KEYS = 256  # a shorter range is not worth a merge
 _TASKS_A_THREAD = 6

@@ -15,9 +15,16 @@ typedef float Vec __attribute__((vector_size(kLanes * 4)));
 typedef int32_t IntVec __attribute__((vector_size(kLanes * 4)));
 typedef float UnalignedVec __attribute__((vector_size(kLanes * 4), aligned(4), may_alias));
 
+using Lanes = std::make_integer_sequence<int, kLanes>;
+
 static inline Vec load(const float* p) { return *reinterpret_cast<const UnalignedVec*>(p); }
 static inline void store(float* p, Vec v) { *reinterpret_cast<UnalignedVec*>(p) = v; }
-static inline Vec splat(float x) { return Vec{} + x; }
+template <int... I>
+static inline Vec splat(float x, std::integer_sequence<int, I...>) {
+  return Vec{((void)I, x)...};
+}
+static inline Vec splat(float x) { return splat(x, Lanes{}); }
+
 static inline Vec larger(Vec a, Vec b) { return a > b ? a : b; }
 
 // Keeps a value in its register. Without it compilers load it anew for each product that uses it, and loads, not
@@ -38,8 +45,6 @@ static inline void hold(Vec& v) {
 #else
 #define KVGATE_SHUFFLE(a, b, ...) __builtin_shuffle(a, b, IntVec{__VA_ARGS__})
 #endif
-
-using Lanes = std::make_integer_sequence<int, kLanes>;
 
 // Swaps the off-diagonal H x H squares of two rows that are H apart: one step of a transposition.
 template <int H, int... I>
