@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from engine_adapters.base import GenerateRequest, SamplingParams, Usage
 from engine_adapters.embedded.adapter import EmbeddedAdapter
+from gateway.jobs import memory_scope
 
 T = TypeVar("T")
 Tokens = NDArray[np.int32]
@@ -28,6 +29,7 @@ class OwnEngine:
         self.adapter = adapter
         self._loop = asyncio.new_event_loop()
         self._ids = itertools.count()
+        self._scope = memory_scope(adapter.capabilities().model)  # as the gateway's requests have it
 
     def ttft(self, tokens: Tokens) -> float:
         """Seconds from the call to the first token's event."""
@@ -69,6 +71,7 @@ class OwnEngine:
             model="bench",
             prompt_ids=tokens,
             sampling=sampling,
+            scope=self._scope,
         )
         started = time.perf_counter()
         times: list[float] = []

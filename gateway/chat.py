@@ -7,7 +7,7 @@ from typing import Any
 from canon.errors import TemplateError
 from engine_adapters.base import GenerateRequest
 from gateway.errors import invalid
-from gateway.jobs import Job, JobContext, new_head, room_for
+from gateway.jobs import Job, JobContext, memory_scope, new_head, room_for
 from gateway.prompts import PromptSource, RenderedChat
 from gateway.transport.record import RequestRecord
 from gateway.wire.answers import AnswerHead, StreamedAnswer, WholeAnswer
@@ -25,8 +25,9 @@ async def chat_job(body: Mapping[str, Any], size: int, context: JobContext, reco
     backend = context.served.find(chat.model)
     check_chat(chat, context.settings)
     able = backend.capabilities()
+    sharing = memory_scope(able.model)
     tools = tool_options(chat, body.get("tools"), can_parse=able.tool_parser is not None)
-    prompt = await context.threads.encode(size, partial(_render, backend.prompts, chat, body))
+    prompt = await context.threads.encode(size, partial(_render, backend.prompts, chat, body, sharing))
     record.prompt_tokens = len(prompt.ids)
     head = new_head("chatcmpl", able.model, chat.n or 1)
     request = GenerateRequest(
@@ -40,6 +41,7 @@ async def chat_job(body: Mapping[str, Any], size: int, context: JobContext, reco
             logprobs=chat.wanted_logprobs(),
             grammar=grammar(chat),
         ),
+        scope=sharing,
         tools=tools,
         starts_in_reasoning=prompt.starts_in_reasoning,
         body=body,
@@ -47,7 +49,7 @@ async def chat_job(body: Mapping[str, Any], size: int, context: JobContext, reco
     return Job(backend.engine, (request,), _answer(chat, head))
 
 
-def _render(prompts: PromptSource, chat: ChatBody, body: Mapping[str, Any]) -> RenderedChat:
+def _render(prompts: PromptSource, chat: ChatBody, body: Mapping[str, Any], scope: str) -> RenderedChat:
     try:
         return prompts.chat(
             body["messages"],
@@ -55,6 +57,7 @@ def _render(prompts: PromptSource, chat: ChatBody, body: Mapping[str, Any]) -> R
             add_generation_prompt=chat.opens_turn(),
             continue_final_message=bool(chat.continue_final_message),
             template_kwargs=chat.template_kwargs(),
+            scope=scope,
         )
     except TemplateError as error:
         raise invalid(error.message, error.param, "invalid_value") from None

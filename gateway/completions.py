@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from canon.errors import TemplateError
 from engine_adapters.base import GenerateRequest
 from gateway.errors import invalid
-from gateway.jobs import Job, JobContext, new_head, room_for
+from gateway.jobs import Job, JobContext, memory_scope, new_head, room_for
 from gateway.prompts import PromptSource
 from gateway.transport.record import RequestRecord
 from gateway.wire.answers import AnswerHead, StreamedAnswer, WholeAnswer
@@ -30,8 +30,9 @@ async def completions_job(
     backend = context.served.find(wanted.model)
     check_completions(wanted, context.settings)
     able = backend.capabilities()
+    sharing = memory_scope(able.model)
     prompts = wanted.prompts()
-    encoded = await context.threads.encode(size, partial(_encode_all, backend.prompts, wanted))
+    encoded = await context.threads.encode(size, partial(_encode_all, backend.prompts, wanted, sharing))
     record.prompt_tokens = sum(map(len, encoded))
     head = new_head("cmpl", able.model, wanted.n or 1)
     limit = wanted.max_tokens or DEFAULT_MAX_TOKENS
@@ -46,6 +47,7 @@ async def completions_job(
                 max_tokens=room_for(ids, able.context_length, limit, wanted.param_of(index)),
                 logprobs=wanted.logprobs,
             ),
+            scope=sharing,
             reasoning=False,
             body=body,
         )
@@ -55,15 +57,15 @@ async def completions_job(
     return Job(backend.engine, requests, _answer(wanted, head, echoes))
 
 
-def _encode_all(source: PromptSource, wanted: CompletionsBody) -> list[NDArray[np.int32]]:
-    return [_encode(source, prompt, wanted.param_of(i)) for i, prompt in enumerate(wanted.prompts())]
+def _encode_all(source: PromptSource, wanted: CompletionsBody, scope: str) -> list[NDArray[np.int32]]:
+    return [_encode(source, prompt, wanted.param_of(i), scope) for i, prompt in enumerate(wanted.prompts())]
 
 
-def _encode(source: PromptSource, prompt: str | list[int], param: str) -> NDArray[np.int32]:
+def _encode(source: PromptSource, prompt: str | list[int], param: str, scope: str) -> NDArray[np.int32]:
     if not isinstance(prompt, str):
         return np.asarray(prompt, dtype=np.int32)
     try:
-        return source.encode(prompt)
+        return source.encode(prompt, scope=scope)
     except TemplateError as error:
         raise invalid(error.message, param, "invalid_value") from None
 

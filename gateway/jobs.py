@@ -17,6 +17,8 @@ from gateway.settings import GatewaySettings
 from gateway.transport.record import RequestRecord
 from gateway.wire.answers import AnswerHead, StreamedAnswer, WholeAnswer
 
+_TENANT = "default"  # all requests are one tenant's until there are keys to tell tenants apart
+
 
 @dataclass(frozen=True, slots=True)
 class Job:
@@ -43,6 +45,11 @@ class JobMaker(Protocol):
         self, body: Mapping[str, Any], size: int, context: JobContext, record: RequestRecord
     ) -> Job:
         """`size` is the body's length in bytes; `record` takes what the access line says."""
+
+
+def memory_scope(model: str) -> str:
+    """Within what prompts' encodings and KV may be shared: one tenant and one model."""
+    return f"{_TENANT}/{model}"
 
 
 def new_head(prefix: str, model: str, choices: int) -> AnswerHead:

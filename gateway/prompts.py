@@ -36,10 +36,14 @@ class PromptSource(Protocol):
         add_generation_prompt: bool = True,
         continue_final_message: bool = False,
         template_kwargs: Mapping[str, Any] | None = None,
+        scope: str = "",
     ) -> RenderedChat:
-        """Render and encode; raises canon's TemplateError for what the template cannot take."""
+        """Render and encode; raises canon's TemplateError for what the template cannot take.
 
-    def encode(self, text: str, *, add_special_tokens: bool = True) -> NDArray[np.int32]:
+        Encodings are remembered within one `scope`.
+        """
+
+    def encode(self, text: str, *, add_special_tokens: bool = True, scope: str = "") -> NDArray[np.int32]:
         """Token ids of plain text; raises canon's TemplateError for what cannot be encoded."""
 
     def decode(self, ids: Sequence[int]) -> str:

@@ -64,7 +64,7 @@ class TransformersPeer:
         self._model.generate(
             input_ids=ids,
             attention_mask=torch.ones_like(ids),
-            past_key_values=cache,
+            cache=cache,
             max_new_tokens=new_tokens,
             do_sample=False,
             streamer=clock,

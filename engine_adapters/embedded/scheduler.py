@@ -143,6 +143,8 @@ class Scheduler:
         return tokens
 
     def _admit(self, plan: Plan, budget: int) -> None:
+        if budget <= 0 or len(self.running) >= self._limits.max_running:
+            return
         now = self._clock()
         for sequence in self._by_urgency(now):
             if budget <= 0 or len(self.running) >= self._limits.max_running:
@@ -162,14 +164,18 @@ class Scheduler:
         return sorted(self.waiting, key=lambda s: self._work(s) - (now - s.arrival))
 
     def _work(self, sequence: Sequence) -> float:
-        """Seconds of prefill expected after the prefix hit; the peek is remembered until the cache changes."""
+        """Seconds of prefill expected after the prefix hit."""
+        return self.rate.seconds(self._missing(sequence))
+
+    def _missing(self, sequence: Sequence) -> int:
+        """Tokens that are not cached; the peek is remembered until the cache changes."""
         version = self._cache.version
         known = self._expected.get(sequence)
         if known is None or known[0] != version:
             matched = self._cache.match(sequence.known, sequence.request.scope)
             known = (version, sequence.length - matched)
             self._expected[sequence] = known
-        return self.rate.seconds(known[1])
+        return known[1]
 
     def _waits_for_owner(self, sequence: Sequence) -> bool:
         """Whether a running sequence is computing more of this prefix than is cached; nothing is held meanwhile."""
@@ -179,8 +185,10 @@ class Scheduler:
 
     def _try_admit(self, sequence: Sequence) -> bool:
         """Lease its prefix and blocks for the rest, and leave one block for each sequence that decodes."""
-        lease = self._cache.acquire(sequence.known, sequence.request.scope)
         reserve = sum(1 for s in self.running if s.decoding)
+        if self._blocks(self._missing(sequence)) + reserve > self._cache.available():
+            return False  # without a lease, which would warm what it pins at every step of a long wait
+        lease = self._cache.acquire(sequence.known, sequence.request.scope)
         needed = self._blocks(sequence.length) - self._blocks(lease.matched)
         if needed + reserve > self._cache.available() or not _extended(lease, sequence):
             lease.release()
