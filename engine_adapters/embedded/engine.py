@@ -1,6 +1,7 @@
 """The embedded engine's thread, and what other threads may ask of it."""
 
 import contextlib
+import logging
 import queue
 import threading
 import time
@@ -23,10 +24,13 @@ from engine_adapters.embedded.sequence import Sequence
 from engine_adapters.embedded.step_loop import StepLoop
 from engine_adapters.errors import (
     ContextLengthError,
+    EngineFailureError,
     EngineNotReadyError,
     EngineOverloadedError,
     InvalidRequestError,
 )
+
+log = logging.getLogger("kvgate.engine")
 
 PROMPT_TAIL = 16  # prompt tokens the detokenizer sees, so that it knows how the first new one continues
 
@@ -177,7 +181,7 @@ class Engine:
             while not self._stopping:
                 self._take_commands(wait=not self._loop.busy)
                 if self._loop.busy and not self._stopping:
-                    self._loop.step()
+                    self._safely(self._loop.step)
                     if self._after_step is not None:
                         self._after_step()
         finally:
@@ -188,10 +192,21 @@ class Engine:
 
     def _take_commands(self, wait: bool) -> None:
         if wait:
-            self._commands.get()()
+            self._safely(self._commands.get())
         with contextlib.suppress(queue.Empty):
             while True:
-                self._commands.get_nowait()()
+                self._safely(self._commands.get_nowait())
+
+    def _safely(self, work: Callable[[], None]) -> None:
+        """Do `work`. Where it raises, all requests under way fail, and the engine goes on with the next ones.
+
+        Should even that fail, blocks cannot be accounted for any more: the thread ends, and the engine is not ready.
+        """
+        try:
+            work()
+        except BaseException:  # a panic in a native library is no Exception
+            log.exception("the engine failed between two steps")
+            self._loop.fail_all(EngineFailureError("The engine failed while it worked on this request."))
 
 
 def check_prompt(ids: NDArray[np.int32], vocab_size: int) -> None:

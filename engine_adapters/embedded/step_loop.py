@@ -1,5 +1,6 @@
 """What happens in and between steps: jobs come and go, a plan is computed, tokens are sampled and given out."""
 
+import contextlib
 import logging
 from collections.abc import Callable
 from collections.abc import Sequence as Many
@@ -79,8 +80,9 @@ class StepLoop:
 
     def fail_all(self, error: EngineError) -> None:
         """End every job with `error`."""
-        for job in list(self._jobs.values()):
-            self._fail(job, error)
+        with contextlib.ExitStack() as every:  # goes on past one that raises
+            for job in list(self._jobs.values()):
+                every.callback(self._fail, job, error)
 
     def step(self) -> None:
         """Plan, compute, sample, give out."""
@@ -116,14 +118,39 @@ class StepLoop:
             return
         if len(rows) != len(leaders):
             logits = logits[source]
-        results = self._sampler.sample(logits, [sequence.sampling for sequence in rows])
-        for sequence, result in zip(rows, results, strict=True):
+        for sequence, result in zip(rows, self._choose(logits, rows), strict=True):
             if sequence.finished:  # its request failed with a choice before it
                 continue
             if isinstance(result, EngineError):
                 self._fail(self._jobs[sequence.request.request_id], result)
             else:
-                self._take(sequence, result)
+                self._try_take(sequence, result)
+
+    def _choose(self, logits: torch.Tensor, rows: Many[Sequence]) -> Many[SampledToken | EngineError]:
+        """A token for each row. Where the batch cannot be sampled, each row is tried alone."""
+        try:
+            return self._sampler.sample(logits, [sequence.sampling for sequence in rows])
+        except Exception:
+            log.exception("sampling for %d sequences at once failed", len(rows))
+        return [self._choose_alone(logits[i : i + 1], sequence) for i, sequence in enumerate(rows)]
+
+    def _choose_alone(self, logits: torch.Tensor, sequence: Sequence) -> SampledToken | EngineError:
+        try:
+            if sequence.sampling.generated == sequence.generated:  # the failed batch has not moved it
+                return self._sampler.sample(logits, [sequence.sampling])[0]
+        except Exception:
+            log.exception("sampling for request %s failed", sequence.request.request_id)
+        return EngineFailureError("No token could be chosen for this request.")
+
+    def _try_take(self, sequence: Sequence, sampled: SampledToken) -> None:
+        """What goes wrong with one sequence's text ends its own request only."""
+        try:
+            self._take(sequence, sampled)
+        except Exception:
+            log.exception("the output of request %s failed", sequence.request.request_id)
+            job = self._jobs.get(sequence.request.request_id)
+            if job is not None:
+                self._fail(job, EngineFailureError("The output of this request could not be made."))
 
     def _fork(self, leader: Sequence) -> list[Sequence]:
         """The choices of `leader` that can decode from its prompt's KV right away; the rest queues up."""
@@ -213,8 +240,10 @@ class StepLoop:
 
     def _fail(self, job: Job, error: EngineError) -> None:
         self.counters.failed += 1
-        self._close(job)
-        job.sink(error)
+        try:
+            self._close(job)
+        finally:  # whatever happens here, nobody waits for an answer in vain
+            job.sink(error)
 
     def _close(self, job: Job) -> None:
         """Take every choice of a job out of queue and batch."""

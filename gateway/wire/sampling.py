@@ -34,7 +34,8 @@ class SamplingFields(WireModel):
     min_p: Annotated[float, Field(ge=0, le=1)] | None = None
     presence_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
     frequency_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
-    repetition_penalty: Annotated[float, Field(gt=0, le=10)] | None = None
+    # Far smaller ones would carry logits out of float32.
+    repetition_penalty: Annotated[float, Field(ge=0.01, le=10)] | None = None
     logit_bias: dict[str, float] | None = None
     seed: Annotated[int, Field(ge=-_INT64, lt=_INT64)] | None = None
     stop: Any = Field(default=None, validate_default=True)  # a list of strings once validated

@@ -105,6 +105,7 @@ CHAT_REFUSALS: list[tuple[str, dict[str, Any], str | None]] = [
     ("presence_penalty", chat(presence_penalty=2.5), "presence_penalty"),
     ("frequency_penalty", chat(frequency_penalty=-2.5), "frequency_penalty"),
     ("repetition_penalty", chat(repetition_penalty=0), "repetition_penalty"),
+    ("repetition_penalty that no float32 holds", chat(repetition_penalty=1e-45), "repetition_penalty"),
     ("logit_bias is a list", chat(logit_bias=[]), "logit_bias"),
     ("logit_bias with a word", chat(logit_bias={"cat": 1}), "logit_bias"),
     ("logit_bias too strong", chat(logit_bias={"3": 101}), "logit_bias"),

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
+from engine_adapters.embedded.sampling.schema_regexes import check_regexes
 from engine_adapters.errors import InvalidRequestError
 
 MAX_TEXT = 256 * 1024  # characters of one schema or grammar
@@ -23,7 +24,7 @@ _stack_size_lock = threading.Lock()
 
 
 def check_schema(text: str, param: str) -> None:
-    """Refuse a JSON schema that is not JSON, is too large, or whose references could run too deep.
+    """Refuse a JSON schema that is no JSON, is too large, runs too deep or takes too long to compile.
 
     Raises:
         InvalidRequestError: with `param`.
@@ -34,6 +35,7 @@ def check_schema(text: str, param: str) -> None:
     except (ValueError, RecursionError) as error:
         raise InvalidRequestError(f"the schema is not valid JSON: {error}", param=param) from error
     _check_descent(schema, param)
+    check_regexes(schema, param)
 
 
 def check_embedded_schemas(lark: str, param: str) -> None:
@@ -50,6 +52,7 @@ def check_embedded_schemas(lark: str, param: str) -> None:
             f"a schema in the grammar is not valid JSON: {error}", param=param
         ) from error
     _check_descent(schemas, param)
+    check_regexes(schemas, param)
 
 
 def check_text(text: str, param: str) -> None:
@@ -80,7 +83,9 @@ def on_deep_stack(work: Callable[[], Result]) -> Result:
             threading.stack_size(before)
     thread.join()
     if failure:
-        raise failure[0]
+        if isinstance(failure[0], Exception):
+            raise failure[0]
+        raise RuntimeError("a native library gave up") from failure[0]  # its panics are no Exceptions
     return outcome[0]
 
 

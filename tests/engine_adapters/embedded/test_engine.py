@@ -4,13 +4,17 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+from engine_adapters.base import GenerateRequest
 from engine_adapters.embedded.config import SchedulerLimits
 from engine_adapters.embedded.job import Output
+from engine_adapters.embedded.scheduler import Plan
+from engine_adapters.embedded.sequence import Sequence
 from engine_adapters.errors import (
     ContextLengthError,
     EngineFailureError,
@@ -144,6 +148,55 @@ def test_when_the_model_fails_only_that_step_fails_and_the_engine_goes_on(harnes
     healthy = harness.ask(prompt)
     assert healthy.done is not None
     assert healthy.done.reused_tokens == 0
+    settle(harness)
+
+
+@pytest.mark.parametrize("part", ["sampling", "detokenizer", "stops"])
+def test_a_fault_in_one_requests_output_ends_that_request_only(harness: Harness, part: str) -> None:
+    class Broken:
+        def __getattr__(self, name: str) -> object:
+            raise RuntimeError("an unforeseen fault")
+
+    prompt = random_tokens(40, 14)
+    expected = harness.ask(prompt).tokens()
+    harness.cache.flush()
+    made = harness.engine._sequence
+
+    def faulty(request: GenerateRequest, *rest: Any) -> Sequence:
+        sequence = made(request, *rest)
+        if request.scope == "faulty":
+            setattr(sequence, part, Broken())
+        return sequence
+
+    harness.engine._sequence = faulty  # type: ignore[method-assign]
+    gate = threading.Event()
+    harness.runner.before_step = lambda _: gate.wait(30) and None
+    harness.submit(random_tokens(5, 15), max_tokens=1)  # holds the engine until all others are queued
+    healthy = [harness.submit(prompt) for _ in range(2)]
+    broken = harness.submit(prompt, scope="faulty", n=2)
+    gate.set()
+    assert isinstance(broken.result().error, EngineFailureError)
+    assert [each.result().tokens() for each in healthy] == [expected] * 2
+    assert harness.engine.alive
+    settle(harness)
+
+
+def test_a_fault_between_steps_ends_what_runs_and_the_engine_goes_on(harness: Harness) -> None:
+    class NativePanic(BaseException):
+        pass
+
+    scheduler = harness.engine._loop.scheduler
+    plan = scheduler.plan
+
+    def explode() -> Plan:
+        scheduler.plan = plan  # type: ignore[method-assign]
+        raise NativePanic
+
+    pending = harness.submit(random_tokens(20, 16), max_tokens=500)
+    pending.next()
+    scheduler.plan = explode  # type: ignore[method-assign]
+    assert isinstance(pending.result().error, EngineFailureError)
+    assert harness.ask(random_tokens(20, 17)).done is not None
     settle(harness)
 
 

@@ -187,6 +187,8 @@ def test_logits_may_be_wider_or_narrower_than_the_tokenizer(tokenizer: Tokenizer
         ({"properties": {f"p{i}": {} for i in range(1001)}}, "1001 optional properties"),
         (chain(3600), "references"),
         ({"enum": ["x" * 300_000]}, "characters"),
+        ({"allOf": [{"type": "string", "pattern": f"a.{{{i}}}b"} for i in range(30)]}, "patterns"),
+        ({"type": "integer", "multipleOf": 7919 * 7907}, "multipleOf"),
     ],
 )
 def test_a_schema_that_cannot_be_enforced_is_refused_with_the_reason(
@@ -239,6 +241,7 @@ def test_every_one_of_many_optional_properties_may_come_first(
         'start: "<" %json {"type": "foo"}',
         'start: "<" %json {"type": ',
         f"start: %json {json.dumps(chain(3600))}",
+        'start: "<" %json {"type": "integer", "multipleOf": 62615533}',
     ],
 )
 def test_a_broken_lark_grammar_or_a_bad_schema_in_it_is_refused(compiler: GrammarCompiler, lark: str) -> None:

@@ -41,15 +41,30 @@ def test_logits_that_are_not_finite_fail_the_request_once_and_not_the_engine(
     assert harness.idle()
 
 
-def test_a_sampler_that_breaks_fails_the_request_and_not_the_engine(
+def test_a_batch_that_cannot_be_sampled_is_sampled_row_by_row(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    expected = harness.ask(random_tokens(20, 1), n=2, seed=1, temperature=1.0)
+
     def explode(*_: object) -> None:
         monkeypatch.undo()
         raise RuntimeError("boom")
 
     monkeypatch.setattr(harness.engine._loop._sampler, "sample", explode)
+    answer = harness.ask(random_tokens(20, 1), n=2, seed=1, temperature=1.0)
+    assert [answer.tokens(i) for i in range(2)] == [expected.tokens(i) for i in range(2)]
+    assert harness.idle()
+
+
+def test_a_sampler_that_breaks_fails_the_request_and_not_the_engine(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def explode(*_: object) -> None:
+        raise RuntimeError("boom")
+
+    monkeypatch.setattr(harness.engine._loop._sampler, "sample", explode)
     assert isinstance(harness.ask(random_tokens(20, 1), n=2).error, EngineFailureError)
+    monkeypatch.undo()
     assert harness.ask(random_tokens(20, 2)).done is not None
     assert harness.idle()
 
