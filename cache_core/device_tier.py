@@ -1,15 +1,15 @@
 """The device tier: every layer's KV in paged memory on the accelerator, or in main memory where none is."""
 
-import mmap
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-_ALIGNMENT = 2 << 20  # bytes; the start of a huge page
+from cache_core.block_rows import BlockRows
+from cache_core.memory import aligned, anonymous_memory
+from cache_core.native import SpanCopy
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,9 @@ class DeviceTier:
     """KV bytes of `num_blocks` blocks for every layer.
 
     `keys[layer]` and `values[layer]` have the shape [kv_heads, slots, dim], where slot = block * block_size +
-    offset in the block. Contents are undefined until written. Not locked: one thread writes at a time.
+    offset in the block. Contents are undefined until written. Not locked: one thread writes at a time, and
+    blocks that are moved between tiers are nobody else's until that is done. `span_copy` (see
+    `cache_core.native`) makes moves in main memory faster.
     """
 
     def __init__(
@@ -40,6 +42,7 @@ class DeviceTier:
         block_size: int,
         dtype: torch.dtype,
         device: torch.device,
+        span_copy: SpanCopy | None = None,
     ) -> None:
         if num_blocks < 1 or block_size < 1 or not layers:
             raise ValueError("a device tier needs at least one layer, one block and one token a block")
@@ -57,6 +60,7 @@ class DeviceTier:
         tensors = _allocate(shapes, dtype, device)
         self.keys = tensors[0::2]
         self.values = tensors[1::2]
+        self._rows = BlockRows(self.keys, self.values, block_size, span_copy)
 
     @property
     def bytes_per_block(self) -> int:
@@ -80,6 +84,43 @@ class DeviceTier:
             blocks = self._by_block(pool)
             blocks[:, write] = blocks[:, read]
 
+    def layer_bytes(self, layers: range) -> tuple[int, int]:
+        """Where these layers lie in a block's row, as (first byte, one past the last)."""
+        return self._rows.span(layers)
+
+    def read_blocks(
+        self,
+        blocks: NDArray[np.int32],
+        out: torch.Tensor,
+        rows: NDArray[np.int32] | None = None,
+        layers: range | None = None,
+    ) -> None:
+        """Gather blocks into rows in main memory: `out[rows[i]]` gets block `blocks[i]`.
+
+        `out` is uint8 [rows, bytes_per_block]; in a row, layer follows layer, each its keys [kv_heads,
+        block_size, key_dim], then its values. `rows` None: 0, 1, 2... `layers` None: all; else a range with
+        step 1, and the rest of the row is left alone. On an accelerator the copy is queued on the current
+        stream, and `out` must be pinned for that to be of use.
+
+        Raises:
+            ValueError: shapes or lengths do not fit.
+        """
+        self._rows.read(blocks, out, rows, layers)
+
+    def write_blocks(
+        self,
+        blocks: NDArray[np.int32],
+        data: torch.Tensor,
+        rows: NDArray[np.int32] | None = None,
+        layers: range | None = None,
+    ) -> None:
+        """Scatter rows into blocks, the way back of `read_blocks`: block `blocks[i]` gets `data[rows[i]]`.
+
+        Raises:
+            ValueError: shapes or lengths do not fit.
+        """
+        self._rows.write(blocks, data, rows, layers)
+
     def block_views(self, layer: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Keys and values of one layer as [kv_heads, blocks, block_size, dim], without a copy."""
         return self._by_block(self.keys[layer]), self._by_block(self.values[layer])
@@ -101,26 +142,11 @@ def _allocate(
 ) -> list[torch.Tensor]:
     if device.type != "cpu":
         return [torch.empty(shape, dtype=dtype, device=device) for shape in shapes]
-    # One anonymous mapping: pages are taken when first written, and huge ones keep the TLB from
-    # missing once a block, which is what scattered blocks would cost otherwise.
     sizes = [int(np.prod(shape)) * dtype.itemsize for shape in shapes]
-    steps = [-(-size // _ALIGNMENT) * _ALIGNMENT for size in sizes]
-    memory = mmap.mmap(-1, sum(steps) + _ALIGNMENT, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    _prefer_huge_pages(memory)
-    whole = torch.frombuffer(memory, dtype=torch.uint8)
-    offset = -whole.data_ptr() % _ALIGNMENT
+    whole = torch.from_numpy(anonymous_memory(sum(map(aligned, sizes))))  # one mapping for all
+    offset = 0
     tensors = []
-    for shape, size, step in zip(shapes, sizes, steps, strict=True):
+    for shape, size in zip(shapes, sizes, strict=True):
         tensors.append(whole[offset : offset + size].view(dtype).view(shape))
-        offset += step
+        offset += aligned(size)
     return tensors
-
-
-def _prefer_huge_pages(memory: mmap.mmap) -> None:
-    advice: Any = getattr(mmap, "MADV_HUGEPAGE", None)
-    if advice is None:
-        return
-    try:
-        memory.madvise(advice)
-    except OSError:
-        return  # a kernel without them: ordinary pages work as well

@@ -1,0 +1,198 @@
+"""For a hit below the device: which blocks to load, and which to compute anew because that is sooner."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cache_core.metrics import Decided, TierName
+
+Seconds = NDArray[np.float64]
+
+
+class DecayedLine:
+    """The line `y = fixed + slope * x` through what was seen, older observations counting ever less.
+
+    Neither is ever negative. Until observations differ enough in x to tell the two apart, `fixed` is the one
+    given at the start. Not locked.
+    """
+
+    def __init__(self, fixed: float, slope: float, decay: float = 0.95) -> None:
+        if fixed < 0 or slope < 0 or not 0 < decay < 1:
+            raise ValueError(f"no line for a cost: {fixed} + {slope} x, decay {decay}")
+        self.fixed = fixed
+        self.slope = slope
+        self._decay = decay
+        self._n = self._x = self._y = self._xx = self._xy = 0.0
+
+    def observe(self, x: float, y: float) -> None:
+        """One more measurement; anything but finite positive x and finite y >= 0 is ignored."""
+        if not (np.isfinite(x) and np.isfinite(y) and x > 0 and y >= 0):
+            return
+        keep = self._decay
+        self._n = keep * self._n + 1
+        self._x = keep * self._x + x
+        self._y = keep * self._y + y
+        self._xx = keep * self._xx + x * x
+        self._xy = keep * self._xy + x * y
+        self._fit()
+
+    def at(self, x: float) -> float:
+        """What it says for `x`."""
+        return self.fixed + self.slope * x
+
+    def _fit(self) -> None:
+        spread = self._xx - self._x * self._x / self._n
+        if spread > 0.01 * self._xx / self._n:
+            slope = (self._xy - self._x * self._y / self._n) / spread
+            fixed = (self._y - slope * self._x) / self._n
+            if slope >= 0 and fixed >= 0:
+                self.slope, self.fixed = slope, fixed
+                return
+            # The best line through the origin or a flat one: what least squares gives at the border.
+            self.slope, self.fixed = (self._xy / self._xx, 0.0) if slope >= 0 else (0.0, self._y / self._n)
+            return
+        self.fixed = min(self.fixed, self._y / self._n)
+        self.slope = max(self._y - self._n * self.fixed, 0.0) / self._x
+
+
+class PrefillEstimator:
+    """Seconds to prefill a token, growing with its depth in the prompt, since attention looks at all before it."""
+
+    def __init__(self, token_seconds: float, per_depth: float = 0.0) -> None:
+        self._line = DecayedLine(token_seconds, per_depth)
+
+    def observe(self, start: int, tokens: int, seconds: float) -> None:
+        """Tokens `start` .. `start + tokens` of one prompt were prefilled in that time."""
+        if tokens > 0:
+            self._line.observe(start + (tokens + 1) / 2, seconds / tokens)
+
+    def block_seconds(self, start: int, blocks: int, block_size: int) -> Seconds:
+        """Expected seconds for each of these blocks, the first of which begins at token `start`."""
+        middles = start + block_size * np.arange(blocks, dtype=np.float64) + (block_size + 1) / 2
+        return (self._line.fixed + self._line.slope * middles) * block_size
+
+
+class LoadEstimator:
+    """Seconds to bring blocks up from each tier: a fixed part a batch, and bytes over bandwidth."""
+
+    def __init__(self, bandwidth: Mapping[TierName, float], setup: Mapping[TierName, float]) -> None:
+        """Bytes a second and seconds a batch that are assumed until something was measured."""
+        self._lines = {tier: DecayedLine(setup.get(tier, 0.0), 1 / rate) for tier, rate in bandwidth.items()}
+
+    def observe(self, tier: TierName, nbytes: int, seconds: float) -> None:
+        """A batch came up in that time, its wait in the queue left out."""
+        self._lines[tier].observe(nbytes, seconds)
+
+    def cost(self, tier: TierName, block_bytes: int, queued: float = 0.0) -> "LoadCost":
+        """What it costs now, `queued` seconds of other transfers being ahead."""
+        line = self._lines[tier]
+        return LoadCost(setup=line.fixed + queued, block=line.slope * block_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadCost:
+    """Loading n > 0 blocks of a tier takes `setup + n * block` seconds."""
+
+    setup: float
+    block: float
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What becomes of the n found blocks below the device, numbered from 0 behind what the device has.
+
+    First `front` are loaded. Then blocks [front, split) are recomputed while [split, n) are loaded.
+    """
+
+    front: int
+    split: int
+    blocks: int
+    seconds: float  # expected until all are there
+    load_all: float  # expected seconds
+    recompute_all: float
+
+    @property
+    def loaded(self) -> int:
+        """Blocks to load."""
+        return self.front + self.blocks - self.split
+
+    @property
+    def recomputed(self) -> int:
+        """Blocks to recompute."""
+        return self.split - self.front
+
+    @property
+    def best_pure(self) -> float:
+        """Expected seconds of the better one of loading all and recomputing all."""
+        return min(self.load_all, self.recompute_all)
+
+    def regret(self, actual: float) -> float:
+        """Seconds lost to the better pure way, as far as it can be told: it was not taken."""
+        return max(actual - self.best_pure, 0.0)
+
+    def decided(self, tiers: Sequence[TierName]) -> Decided:
+        """As an event; `tiers` as given to `plan`."""
+        loaded: dict[TierName, int] = {}
+        for tier in (*tiers[: self.front], *tiers[self.split :]):
+            loaded[tier] = loaded.get(tier, 0) + 1
+        return Decided(loaded, self.recomputed, self.seconds, self.best_pure)
+
+
+def plan(
+    tiers: Sequence[TierName],
+    costs: Mapping[TierName, LoadCost],
+    recompute: Seconds,
+    overlap: bool = True,
+) -> Plan:
+    """Choose how the found blocks below the device become ready soonest.
+
+    `tiers[i]` says where block i is (the warmest place), `recompute[i]` how long its prefill takes. Recomputing
+    goes from front to back. With `overlap`, the rear is loaded while the part before it is recomputed; else
+    only a front is loaded, and the rest recomputed after it. Loads follow each other, and a tier's setup is
+    paid once in the front and once in the rear. Never worse than the better pure way, if the costs are right.
+
+    Raises:
+        ValueError: not as many recompute costs as tiers.
+    """
+    n = len(tiers)
+    if len(recompute) != n:
+        raise ValueError(f"{n} blocks with {len(recompute)} recompute costs")
+    compute = np.concatenate(([0.0], np.cumsum(recompute)))
+    front_load = _load_up_to(tiers, costs)
+    rear_load = _load_up_to(tiers[::-1], costs)[::-1]  # [i]: blocks i.. are loaded
+    recompute_all, load_all = float(compute[n]), float(front_load[n])
+
+    # The front alone: load [0, a), then recompute [a, n).
+    seconds = front_load + (compute[n] - compute)
+    best_front = _last_least(seconds)
+    best = (float(seconds[best_front]), best_front, n)
+    for front in _borders(tiers) if overlap else ():
+        rest = np.maximum(compute[front:] - compute[front], rear_load[front:])
+        split = front + int(np.argmin(rest))
+        total = float(front_load[front] + rest[split - front])
+        if total < best[0]:
+            best = (total, front, split)
+    return Plan(best[1], best[2], n, best[0], load_all, recompute_all)
+
+
+def _load_up_to(tiers: Sequence[TierName], costs: Mapping[TierName, LoadCost]) -> Seconds:
+    """[i]: seconds to load the first i blocks."""
+    each = np.empty(len(tiers), dtype=np.float64)
+    paid: set[TierName] = set()
+    for place, tier in enumerate(tiers):
+        cost = costs[tier]
+        each[place] = cost.block if tier in paid else cost.block + cost.setup
+        paid.add(tier)
+    return np.concatenate(([0.0], np.cumsum(each)))
+
+
+def _borders(tiers: Sequence[TierName]) -> list[int]:
+    """0, and where the tier changes: it pays to load a whole warm stretch first, or none of it."""
+    return [0, *(place for place in range(1, len(tiers)) if tiers[place] != tiers[place - 1])]
+
+
+def _last_least(values: Seconds) -> int:
+    """The last place of the least value: where both cost the same, loading leaves the processor to others."""
+    return len(values) - 1 - int(np.argmin(values[::-1]))

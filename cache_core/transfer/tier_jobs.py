@@ -1,0 +1,84 @@
+"""Between the host tier and a colder one (disk, store): blocks straight into and out of the host's rows."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from cache_core.block_header import BlockHeader
+from cache_core.metrics import TierName
+from cache_core.tiers.base import Tier
+from cache_core.tiers.host import NO_ROW, HostTier
+from cache_core.transfer.job import Job, Piece
+
+PIECE_BLOCKS = 64
+
+
+class TierToHost(Job):
+    """Fetches blocks from a colder tier into the host tier; those served count, whatever became of the rest.
+
+    `timeout` (seconds) is for each batch of `piece_blocks`, so a stuck disk holds nobody longer.
+    """
+
+    target: TierName = "host"
+
+    def __init__(
+        self,
+        tier: Tier,
+        source: TierName,
+        host: HostTier,
+        headers: Sequence[BlockHeader],
+        timeout: float | None = None,
+        piece_blocks: int = PIECE_BLOCKS,
+    ) -> None:
+        self.source = source
+        self._host, self._tier, self._timeout = host, tier, timeout
+        self._reservation = host.reserve(headers)
+        self.served = np.zeros(len(headers), dtype=np.bool_)  # which arrived
+        places = np.flatnonzero(self._reservation.rows != NO_ROW)
+        self.pieces = _in_batches(places, piece_blocks, host.block_bytes, self._fetch)
+
+    def finish(self, done: bool) -> None:
+        self._host.publish(self._reservation, self.served)
+
+    def _fetch(self, places: "np.ndarray[tuple[int], np.dtype[np.intp]]") -> None:
+        headers = [self._reservation.headers[place] for place in places]
+        rows = [memoryview(self._host.rows[row]) for row in self._reservation.rows[places]]
+        self.served[places] = self._tier.get(headers, rows, self._timeout)
+
+
+class HostToTier(Job):
+    """Copies blocks of the host tier to a colder one, as far as they are still in it."""
+
+    source: TierName = "host"
+
+    def __init__(
+        self,
+        host: HostTier,
+        tier: Tier,
+        target: TierName,
+        headers: Sequence[BlockHeader],
+        piece_blocks: int = PIECE_BLOCKS,
+    ) -> None:
+        self.target = target
+        self._host, self._tier, self._headers = host, tier, tuple(headers)
+        self._rows = host.pin(headers)
+        self.stored = np.zeros(len(headers), dtype=np.bool_)  # which are in the colder tier now
+        places = np.flatnonzero(self._rows != NO_ROW)
+        self.pieces = _in_batches(places, piece_blocks, host.block_bytes, self._store)
+
+    def finish(self, done: bool) -> None:
+        self._host.unpin(self._rows)
+
+    def _store(self, places: "np.ndarray[tuple[int], np.dtype[np.intp]]") -> None:
+        rows = [memoryview(self._host.rows[row]) for row in self._rows[places]]
+        self.stored[places] = self._tier.put([self._headers[place] for place in places], rows)
+
+
+def _in_batches(
+    places: "np.ndarray[tuple[int], np.dtype[np.intp]]",
+    size: int,
+    block_bytes: int,
+    move: Callable[["np.ndarray[tuple[int], np.dtype[np.intp]]"], None],
+) -> list[Piece]:
+    batches = [places[start : start + size] for start in range(0, len(places), size)]
+    return [Piece(len(batch) * block_bytes, lambda batch=batch: move(batch)) for batch in batches]  # type: ignore[misc]
