@@ -77,21 +77,24 @@ class Catalog:
                 if number in self.segments:
                     self.segments[number].used = now
 
-    def oldest(self, but: Segment | None) -> Segment | None:
+    def oldest(self) -> Segment | None:
         """The segment that was used longest ago."""
         with self._lock:
-            rest = [segment for segment in self.segments.values() if segment is not but]
-        return min(rest, key=lambda segment: (segment.used, segment.number), default=None)
+            by_use = list(self.segments.values())
+        return min(by_use, key=lambda segment: (segment.used, segment.number), default=None)
 
     def drop(self, segment: Segment) -> int:
         """Forget a segment and what lies in it; says how many blocks.
 
         The file goes first: that needs no room on a full disk, and rows without a file are only misses.
+
+        Raises:
+            OSError: the file cannot be removed; nothing was changed.
         """
+        self._files.unlink(segment.path)
         with self._lock:
             self.segments.pop(segment.number, None)
             self._open.pop(segment.number, None)
-        self._files.unlink(segment.path)
         try:
             return self.index.remove_segment(segment.number)
         except IndexFailedError:

@@ -225,8 +225,9 @@ class DiskTier(Tier):
 
     def _append(self, records: Sequence[Record]) -> set[bytes]:
         """The keys of what is on disk and in the index now."""
-        if not self._make_room(sum(record.length for record in records)):
-            self._drop(DropReason.TOO_LARGE, len(records))
+        no_room = self._make_room(sum(record.length for record in records))
+        if no_room is not None:
+            self._drop(no_room, len(records))
             return set()
         appended = self._writer.append(records, self.options.sync)
         if appended.failed is not None:
@@ -242,32 +243,24 @@ class DiskTier(Tier):
             self._repair(self._catalog.index)  # which finds them in their segments
         return {added.key for added in appended.added}
 
-    def _make_room(self, needed: int) -> bool:
-        """Drop what was used longest ago until `needed` bytes fit; False where they never do."""
-        if needed > self.options.capacity_bytes:
-            return False
-        room = max(self._room - self._index_slack, needed)
-        while self._catalog.used_bytes() + needed > room:
-            segment = self._catalog.oldest(but=None)
+    def _make_room(self, needed: int) -> DropReason | None:
+        """Drop what was used longest ago until `needed` bytes fit; says why they do not."""
+        capacity, slack = self.options.capacity_bytes, self._index_slack
+        while self._catalog.used_bytes() + needed > max(self._room - slack, needed):
+            segment = self._catalog.oldest()
             if segment is None:
-                return self._catalog.used_bytes() + needed <= self.options.capacity_bytes
+                break
             if segment is self._writer.active:
                 self._writer.seal()
-            if not self._evict(segment):
-                return False
+            try:
+                self._counters.add(evicted=self._catalog.drop(segment))
+            except OSError as error:
+                return reason_of(error)
+            except IndexDamagedError:
+                self._repair(self._catalog.index)
         # a disk that was full once may have room again
-        self._room = min(self.options.capacity_bytes, self._room + self.options.segment_limit // 8)
-        return True
-
-    def _evict(self, segment: Segment) -> bool:
-        try:
-            self._counters.add(evicted=self._catalog.drop(segment))
-        except OSError as error:
-            self._drop(reason_of(error), 0)
-            return False
-        except IndexDamagedError:
-            self._repair(self._catalog.index)
-        return True
+        self._room = min(capacity, self._room + self.options.segment_limit // 8)
+        return None if self._catalog.used_bytes() + needed <= capacity else DropReason.TOO_LARGE
 
     def _erase(self, identity: bytes) -> int:
         count = self._indexed(lambda index: index.remove_identity(identity), 0)

@@ -54,7 +54,7 @@ def served(tier: Any, headers: Sequence[BlockHeader], size: int = SIZE, timeout:
     """How many of these blocks come back; every one that does must be right."""
     out = rows(len(headers), size)
     mask = tier.get(headers, out, timeout)
-    for row in np.flatnonzero(mask):
+    for row in np.flatnonzero(mask).tolist():
         assert out[row].tobytes() == payload(headers[row], size), "wrong bytes were served"
     return int(mask.sum())
 

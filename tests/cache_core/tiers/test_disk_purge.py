@@ -9,6 +9,7 @@ import pytest
 from cache_core.block_header import BlockHeader, Body, DropReason
 from cache_core.tiers.codec import Codec
 from cache_core.tiers.disk import DiskTier
+from cache_core.tiers.disk.index import IndexFailedError
 from cache_core.tiers.disk.purge import PurgeJournal
 from cache_core.tiers.errors import PurgeFailedError
 from tests.cache_core.tiers.blocks import (
@@ -153,4 +154,26 @@ def test_a_write_that_began_before_the_purge_is_not_stored_after_it(tmp_path: Pa
     assert not tier.put(OURS, payloads(OURS)).any()
     assert served(tier, OURS) == 0
     assert tier.stats().drops == {DropReason.PURGED: len(OURS)}
+    tier.close()
+
+
+def test_what_the_index_never_knew_does_not_stay_in_a_segment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tier = mixed(tmp_path)
+    before = {path: path.stat().st_size for path in tmp_path.glob("*.segment")}
+
+    def fail(*_: object) -> None:
+        raise IndexFailedError("no room")
+
+    monkeypatch.setattr(tier._catalog.index, "add", fail)
+    assert put(tier, headers_of(700, 3)) == 0
+    assert tier.stats().drops == {DropReason.INDEX_ERROR: 3}
+    assert sum(path.stat().st_size for path in tmp_path.glob("*.segment")) == sum(before.values())
+    tier.close()
+    last = max(before)
+    last.write_bytes(last.read_bytes() + min(before).read_bytes())  # written, then killed
+    tier = opened(tmp_path)
+    assert {path: path.stat().st_size for path in before} == before
+    assert served(tier, OURS + THEIRS) == len(OURS + THEIRS)
     tier.close()
