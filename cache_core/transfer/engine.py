@@ -55,6 +55,11 @@ class TransferEngine:
         """Bytes still to move on that way that are at least so urgent; what a new transfer waits for."""
         return self._links[source, target].queued_bytes(priority)
 
+    @property
+    def idle(self) -> bool:
+        """Whether no transfer is under way."""
+        return all(link.idle for link in self._links.values())
+
     def close(self, timeout: float | None = None) -> bool:
         """Cancel everything; False: some piece was still at work after that many seconds for each link."""
         ended = [link.close(timeout) for link in self._links.values()]

@@ -4,7 +4,7 @@ import heapq
 import logging
 from collections import deque
 from dataclasses import dataclass
-from threading import Condition, Thread
+from threading import Condition, Lock, Thread
 from time import monotonic
 
 from cache_core.metrics import CacheObserver, Outcome
@@ -48,7 +48,8 @@ class Link:
         self._clock = clock
         self._observer = observer
         self._bucket = TokenBucket(config.bandwidth, config.burst)
-        self._condition = Condition()
+        self._lock = Lock()
+        self._condition = Condition(self._lock)  # workers wait on it
         self._queue: list[tuple[Priority, int, int, Transfer]] = []  # priority, order of arrival, entry
         self._live: dict[Transfer, int] = {}  # those not ended, with their order of arrival
         self._arrivals = 0
@@ -67,10 +68,10 @@ class Link:
         Raises:
             TransferRefusedError: the link is closed or full.
         """
-        transfer = Transfer(job, priority, deadline, self._condition, self._clock)
+        transfer = Transfer(job, priority, deadline, self._lock, self._clock)
         transfer.stop, transfer.requeue = self._stop, self._push
         displaced = None
-        with self._condition:
+        with self._lock:
             accepted = not self._closed
             if accepted and len(self._live) >= self._config.max_queued:
                 displaced = self._displaceable(priority)
@@ -92,8 +93,14 @@ class Link:
 
     def queued_bytes(self, priority: Priority = Priority.WRITE_BACK) -> int:
         """Bytes still to move that are at least that urgent."""
-        with self._condition:
+        with self._lock:
             return sum(one.left_bytes for one in self._live if one.priority <= priority)
+
+    @property
+    def idle(self) -> bool:
+        """Whether every transfer has ended."""
+        with self._lock:
+            return not self._live
 
     def close(self, timeout: float | None = None) -> bool:
         """Cancel everything and end the threads; False: a piece was still at work after `timeout` seconds."""
@@ -203,7 +210,7 @@ class Link:
             self._complete(transfer, step.piece.nbytes, None)
             return None
         if self._config.workers == 1:  # with more, another one's piece might arrive first
-            with self._condition:
+            with self._lock:
                 self._go_on(transfer)
         return pending
 
@@ -224,17 +231,15 @@ class Link:
                 )  # only this thread changes it while a piece is out
             except Exception as failure:  # noqa: BLE001  as above
                 error = failure
-        with self._condition:
-            transfer.completed += 1
-            transfer.moved_bytes += nbytes
+        with self._lock:
             if error is not None and transfer.error is None:
                 transfer.error = error
                 transfer.stopping = transfer.stopping or "failed"
+            transfer.piece_over(nbytes)
             self._go_on(transfer)
             over = transfer.stopping is not None or transfer.completed == len(transfer.job.pieces)
             settle = over and transfer.idle and not transfer.settling
             transfer.settling |= settle
-            self._condition.notify_all()
         if settle:
             self._settle(transfer)
 
@@ -247,14 +252,13 @@ class Link:
 
     def _stop(self, transfer: Transfer, outcome: Outcome) -> None:
         """Begin nothing more of it; it ends here if no piece is at work, else after that."""
-        with self._condition:
+        with self._lock:
             if transfer.stopping is not None or transfer.settling or transfer.outcome is not None:
                 return
             transfer.stopping = outcome
             settle = transfer.idle
             transfer.settling = settle
             transfer.entry = 0
-            self._condition.notify_all()
         if settle:
             self._settle(transfer)
 
@@ -269,7 +273,7 @@ class Link:
             outcome = "failed"
         if transfer.error is not None and outcome == "failed":
             _log.warning("A transfer over %s failed: %r", self.name, transfer.error)
-        with self._condition:
+        with self._lock:
             self._live.pop(transfer, None)
         try:
             self._observer.moved(transfer.report(self.name, outcome))

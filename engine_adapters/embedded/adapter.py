@@ -145,7 +145,7 @@ def _usage(done: Done, choices: list[Choice]) -> Usage:
     reuse = ReuseReport(
         prompt=done.prompt_tokens,
         reused=done.reused_tokens,
-        by_tier={"device": done.reused_tokens},
+        by_tier=done.reused_by_tier,
         source="embedded",
         status="reported",
     )

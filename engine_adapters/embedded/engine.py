@@ -22,6 +22,7 @@ from engine_adapters.embedded.output.stop_strings import StopStrings
 from engine_adapters.embedded.sampling import GrammarMatcher, SamplingState, check_params
 from engine_adapters.embedded.sequence import Sequence
 from engine_adapters.embedded.step_loop import StepLoop
+from engine_adapters.embedded.tiering import Tiering
 from engine_adapters.errors import (
     ContextLengthError,
     EngineFailureError,
@@ -32,6 +33,7 @@ from engine_adapters.errors import (
 
 log = logging.getLogger("kvgate.engine")
 
+LOOK_AGAIN = 0.05  # seconds at most until the engine looks again at what it waits for
 PROMPT_TAIL = 16  # prompt tokens the detokenizer sees, so that it knows how the first new one continues
 
 
@@ -42,6 +44,7 @@ class Engine:
 
     Args:
         after_step: called on the engine's thread after each step, for tests that check invariants.
+        tiering: what lies below the device; None: nothing. Whoever gives it calls `wake` when a prefix came up.
     """
 
     def __init__(
@@ -52,6 +55,7 @@ class Engine:
         limits: SchedulerLimits,
         clock: Callable[[], float] = time.monotonic,
         after_step: Callable[[], None] | None = None,
+        tiering: Tiering | None = None,
     ) -> None:
         self._runner = runner
         self._cache = cache
@@ -59,7 +63,7 @@ class Engine:
         self._limits = limits
         self._clock = clock
         self._after_step = after_step
-        self._loop = StepLoop(runner, cache, tokenizer, limits, clock, self._forget)
+        self._loop = StepLoop(runner, cache, tokenizer, limits, clock, self._forget, tiering)
         self._commands: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._gate = threading.Lock()  # guards the two below
         self._choices = 0
@@ -112,7 +116,7 @@ class Engine:
         self.check(request)
         now = self._clock()
         sequences = {i: self._sequence(request, i, g, now, keep) for i, g in enumerate(grammars)}
-        job = Job(request, sink, sequences)
+        job = Job(request, sink, sequences, leader=sequences[0])
         with self._gate:  # so that no job is put behind the last look at the commands
             if not self.alive:
                 raise EngineNotReadyError("The engine is not running.")
@@ -142,6 +146,10 @@ class Engine:
             "blocks_cached": float(cache.cached),
             "blocks_leased": float(cache.leased),
         }
+
+    def wake(self) -> None:
+        """Something that requests wait for has changed."""
+        self._commands.put(lambda: None)
 
     def stop(self) -> None:
         """End the thread after its current step; what still runs ends with EngineNotReadyError."""
@@ -181,7 +189,7 @@ class Engine:
             while not self._stopping:
                 self._take_commands(wait=not self._loop.busy)
                 if self._loop.busy and not self._stopping:
-                    self._safely(self._loop.step)
+                    self._safely(self._step)
                     if self._after_step is not None:
                         self._after_step()
         finally:
@@ -189,6 +197,12 @@ class Engine:
                 self._stopping = True
             self._take_commands(wait=False)
             self._loop.fail_all(EngineNotReadyError("The engine was stopped."))
+
+    def _step(self) -> None:
+        if not self._loop.step():
+            # Everything waits for a prefix that is on its way: sleep until it is there, or something new comes.
+            with contextlib.suppress(queue.Empty):
+                self._safely(self._commands.get(timeout=LOOK_AGAIN))
 
     def _take_commands(self, wait: bool) -> None:
         if wait:

@@ -1,9 +1,9 @@
 """A request while the engine works on it, and what it gives back."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from engine_adapters.base import FinishReason, GenerateRequest, TokenLogprob
+from engine_adapters.base import FinishReason, GenerateRequest, Tier, TokenLogprob
 from engine_adapters.embedded.sequence import Sequence
 from engine_adapters.errors import EngineError
 
@@ -27,6 +27,7 @@ class Done:
     prompt_tokens: int
     completion_tokens: int
     reused_tokens: int
+    reused_by_tier: Mapping[Tier, int]  # sums to reused_tokens
 
 
 Sink = Callable[[Output | Done | EngineError], None]  # called on the engine's thread; must return at once
@@ -39,6 +40,7 @@ class Job:
     request: GenerateRequest
     sink: Sink
     open: dict[int, Sequence]  # choices that have not finished
+    leader: Sequence  # the choice that prefills for all
     completion_tokens: int = 0
     reused: int | None = None  # prompt tokens whose prefill no choice needed; None before the first token
 

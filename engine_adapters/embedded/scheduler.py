@@ -49,7 +49,14 @@ class Scheduler:
     waited, so short work goes first and nothing starves: every second of waiting outweighs a second of work.
     """
 
-    def __init__(self, cache: PrefixCache, limits: SchedulerLimits, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        cache: PrefixCache,
+        limits: SchedulerLimits,
+        clock: Callable[[], float],
+        admitted: Callable[[Sequence], None] = lambda _: None,
+    ) -> None:
+        self._admitted = admitted
         self._cache = cache
         self._limits = limits
         self._clock = clock
@@ -201,6 +208,7 @@ class Scheduler:
         self._expected.pop(sequence, None)
         self.waiting.remove(sequence)
         self.running.append(sequence)
+        self._admitted(sequence)
         return True
 
     def _release(self, sequence: Sequence) -> None:

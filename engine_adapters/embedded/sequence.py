@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cache_core import InFlight, Lease
+from cache_core.tiered import Fetch
 from engine_adapters.base import GenerateRequest
 from engine_adapters.embedded.output.detokenizer import IncrementalDetokenizer
 from engine_adapters.embedded.output.stop_strings import StopStrings
@@ -33,6 +34,7 @@ class Sequence:
     lease: Lease | None = None
     reused: int | None = None  # prompt tokens whose prefill was skipped; None before the first admission
     waits_for: InFlight | None = None
+    fetch: Fetch | None = None  # what was brought up from tiers below the device for it
     siblings: list["Sequence"] = field(default_factory=list)  # choices that fork off after this one's prefill
     finished: bool = False
 

@@ -17,6 +17,7 @@ from engine_adapters.embedded.output.token_texts import token_texts
 from engine_adapters.embedded.sampling import SampledToken, Sampler
 from engine_adapters.embedded.scheduler import Chunk, Scheduler, prefilled_tokens
 from engine_adapters.embedded.sequence import Sequence
+from engine_adapters.embedded.tiering import Tiering, reused_by_tier
 from engine_adapters.errors import EngineError, EngineFailureError
 
 log = logging.getLogger("kvgate.engine")
@@ -27,6 +28,7 @@ class StepLoop:
 
     Args:
         closed: called with the number of choices of every job that ended, however it ended.
+        tiering: what lies below the device; None: nothing.
     """
 
     def __init__(
@@ -37,7 +39,9 @@ class StepLoop:
         limits: SchedulerLimits,
         clock: Callable[[], float],
         closed: Callable[[int], None],
+        tiering: Tiering | None = None,
     ) -> None:
+        self._tiering = tiering
         self._runner = runner
         self._clock = clock
         self._closed = closed
@@ -45,7 +49,8 @@ class StepLoop:
         self._texts = token_texts(tokenizer)
         self._sampler = Sampler()
         self._jobs: dict[str, Job] = {}
-        self.scheduler = Scheduler(cache, limits, clock)
+        admitted = tiering.admitted if tiering is not None else lambda _: None
+        self.scheduler = Scheduler(cache, limits, clock, admitted)
         self.counters = EngineCounters()
 
     @property
@@ -63,6 +68,8 @@ class StepLoop:
         self.counters.requests += 1
         leader, *siblings = job.open.values()
         leader.siblings = siblings
+        if self._tiering is not None:
+            self._tiering.queued(leader)
         self.scheduler.add(leader)
 
     def drop(self, job_id: str) -> None:
@@ -84,23 +91,27 @@ class StepLoop:
             for job in list(self._jobs.values()):
                 every.callback(self._fail, job, error)
 
-    def step(self) -> None:
-        """Plan, compute, sample, give out."""
+    def step(self) -> bool:
+        """Plan, compute, sample, give out. False: nothing could run, all that is queued waits for something."""
         plan = self.scheduler.plan()
         for sequence in plan.out_of_room:
             self._finish(sequence, Output(sequence.index, sequence.flush(), finish="length"))
         if not plan.chunks:
-            return
+            return bool(plan.out_of_room)
         try:
             self._compute(plan.chunks)
         except Exception:
             log.exception("a step of %d sequences failed", len(plan.chunks))
             self._fail_chunks(plan.chunks)
+        return True
 
     def _compute(self, chunks: Many[Chunk]) -> None:
         started = self._clock()
         logits = self._runner.forward([_segment(chunk) for chunk in chunks])
-        self.scheduler.rate.observe(prefilled_tokens(chunks), self._clock() - started)
+        elapsed = self._clock() - started
+        self.scheduler.rate.observe(prefilled_tokens(chunks), elapsed)
+        if self._tiering is not None:
+            self._tiering.computed(chunks, elapsed)
         self.counters.steps += 1
         for chunk in chunks:
             self.scheduler.computed(chunk)
@@ -222,7 +233,9 @@ class StepLoop:
         if not job.open:
             self._count(job)
             self._close(job)
-            job.sink(Done(len(job.request.prompt_ids), job.completion_tokens, job.reused or 0))
+            reused = job.reused or 0
+            tiers = reused_by_tier(job.leader, reused)
+            job.sink(Done(len(job.request.prompt_ids), job.completion_tokens, reused, tiers))
 
     def _count(self, job: Job) -> None:
         prompt = len(job.request.prompt_ids)

@@ -149,7 +149,7 @@ class World:
             for index in range(choices)
         }
         self.asked.append(asked)
-        self.loop.accept(Job(request, asked.take, sequences))
+        self.loop.accept(Job(request, asked.take, sequences, leader=sequences[0]))
 
     def drop(self, which: int) -> None:
         if self.asked:

@@ -1,0 +1,42 @@
+"""What the engine and the tiers below the device tell each other."""
+
+from collections.abc import Sequence as Many
+
+from cache_core.tiered import TieredCache
+from engine_adapters.base import Tier
+from engine_adapters.embedded.scheduler import Chunk
+from engine_adapters.embedded.sequence import Sequence
+
+
+class Tiering:
+    """Prefixes come up when a request is queued, and go down when they were used a second time.
+
+    While its prefix is on the way, a request waits as it would for another one that computes it: it holds no block
+    and does not hold up the batch.
+    """
+
+    def __init__(self, tiers: TieredCache) -> None:
+        self._tiers = tiers
+
+    def queued(self, sequence: Sequence) -> None:
+        """A request joined the queue: start to bring up what lies below the device."""
+        sequence.fetch = self._tiers.prefetch(sequence.known, sequence.request.scope)
+
+    def admitted(self, sequence: Sequence) -> None:
+        """A request got its lease: what it found ready is in use for at least the second time."""
+        self._tiers.used(sequence.known[: sequence.computed], sequence.request.scope)
+
+    def computed(self, chunks: Many[Chunk], seconds: float) -> None:
+        """A step took that long; a step of one prefill alone tells what prefill costs at its depth."""
+        if len(chunks) == 1 and chunks[0].tokens > 1:
+            start = chunks[0].sequence.computed
+            self._tiers.computed(start, chunks[0].tokens, seconds)
+
+
+def reused_by_tier(sequence: Sequence, reused: int) -> dict[Tier, int]:
+    """Reused tokens by the tier they came from: what was fetched for this request, the rest from the device."""
+    found: dict[Tier, int] = {"device": reused}
+    for tier, tokens in (sequence.fetch.loaded if sequence.fetch is not None else {}).items():
+        found[tier] = min(tokens, found["device"])
+        found["device"] -= found[tier]
+    return found

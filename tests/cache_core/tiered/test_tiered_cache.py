@@ -1,0 +1,124 @@
+"""Prefixes cool down and come back: right bytes, counted once, forgotten when told so."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cache_core.tiered import TieringOptions
+from tests.cache_core.tiered.world import BLOCK, World, world
+
+PROMPT = list(range(100, 100 + 5 * BLOCK + 1))
+
+
+def warm(it: World, prompt: list[int] = PROMPT) -> None:
+    """Use a prompt twice, so that it is written through."""
+    it.run(prompt)
+    it.run(prompt)
+    it.settle()
+
+
+def test_a_prefix_used_twice_is_in_the_host_tier_and_comes_back_from_there() -> None:
+    with world() as it:
+        warm(it)
+        assert it.tiers.host.stats().blocks == 5
+        it.cache.flush()
+        assert it.fetch(PROMPT)
+        assert it.run(PROMPT) == 5 * BLOCK
+
+
+def test_a_prefix_used_once_is_not_copied_down() -> None:
+    with world() as it:
+        it.run(PROMPT)
+        it.settle()
+        assert it.tiers.host.stats().blocks == 0
+        assert not it.fetch([1, *PROMPT])
+
+
+def test_a_prefix_survives_a_restart_on_disk(tmp_path: Path) -> None:
+    with world(tmp_path) as before:
+        warm(before)
+    with world(tmp_path) as after:
+        assert after.run([*PROMPT[:BLOCK], 7]) == 0
+        assert after.fetch(PROMPT)
+        assert after.run(PROMPT) == 5 * BLOCK
+        assert after.tiers.stats()["disk"].hits == 4  # the first block was on the device already
+
+
+def test_other_weights_find_nothing_on_the_same_disk(tmp_path: Path) -> None:
+    with world(tmp_path) as before:
+        warm(before)
+    with world(tmp_path, weights=b"other") as after:
+        assert not after.fetch(PROMPT)
+        assert after.run(PROMPT) == 0
+
+
+def test_another_scope_finds_nothing_on_any_tier(tmp_path: Path) -> None:
+    with world(tmp_path) as it:
+        warm(it)
+        it.cache.flush()
+        assert not it.tiers.prefetch(np.array(PROMPT, dtype=np.int32), "other")
+        assert it.run(PROMPT, "other") == 0
+
+
+def test_a_purged_scope_is_gone_on_every_tier_and_after_a_restart(tmp_path: Path) -> None:
+    with world(tmp_path) as it:
+        warm(it)
+        it.run(PROMPT, "kept")
+        it.run(PROMPT, "kept")
+        it.settle()
+        assert it.tiers.purge("default") >= 10
+        assert not it.fetch(PROMPT)
+        it.cache.flush()
+        assert it.fetch(PROMPT, "kept")
+    with world(tmp_path) as after:
+        assert not after.fetch(PROMPT)
+        assert after.fetch(PROMPT, "kept")
+
+
+def test_who_needs_a_prefix_that_is_on_its_way_waits_for_it_and_finds_it() -> None:
+    with world() as it:
+        warm(it)
+        it.cache.flush()
+        ids = np.array(PROMPT, dtype=np.int32)
+        fetch = it.tiers.prefetch(ids)
+        assert fetch is not None
+        waits = it.cache.computing(ids)
+        assert waits is None or waits.owner is fetch.lease
+        assert it.tiers.prefetch(ids) is None or fetch.done
+        it.settle()
+        assert it.cache.match(ids) == 5 * BLOCK
+        assert fetch.loaded == {"host": 5 * BLOCK}
+
+
+def test_where_recomputing_is_sooner_nothing_is_loaded() -> None:
+    with world() as it:
+        warm(it)
+        it.cache.flush()
+        for _ in range(200):
+            it.tiers.computed(0, 1000, 1e-9)
+        assert not it.fetch(PROMPT)
+
+
+def test_a_prefix_that_is_partly_gone_below_comes_up_as_far_as_it_is_whole() -> None:
+    with world() as it:
+        warm(it)
+        it.cache.flush()
+        headers = it.tiers._chains.headers("default", np.array(PROMPT, dtype=np.int32))
+        it.tiers.host.delete([headers[2].key])
+        assert it.fetch(PROMPT)
+        assert it.run(PROMPT) == 2 * BLOCK
+
+
+def test_a_fetch_leaves_blocks_for_what_runs() -> None:
+    with world(options=TieringOptions(reserve_blocks=12)) as it:
+        warm(it)
+        it.cache.flush()
+        assert not it.fetch(PROMPT)
+
+
+@pytest.mark.parametrize("policy", ["none", "write_back"])
+def test_other_write_policies_copy_nothing_on_a_second_use(policy: str) -> None:
+    with world(options=TieringOptions(write_policy=policy, reserve_blocks=0)) as it:  # type: ignore[arg-type]
+        warm(it)
+        assert it.tiers.host.stats().blocks == 0

@@ -1,0 +1,152 @@
+"""A tiered cache over real tiers, whose block bytes say which tokens they belong to."""
+
+import hashlib
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from cache_core import BlockPool, Lease, PrefixCache
+from cache_core.device_tier import DeviceTier, LayerLayout
+from cache_core.identity import CacheIdentity, LayerShape
+from cache_core.tiered import TieredCache, TieringOptions
+from cache_core.tiers.base import Tier
+from cache_core.tiers.disk import DiskOptions, DiskTier
+from cache_core.tiers.host import HostTier
+
+BLOCK = 4
+LAYOUT = LayerLayout(kv_heads=2, key_dim=4, value_dim=4)
+LAYERS = 3
+
+Tokens = NDArray[np.int32]
+
+
+def identity(weights: bytes = b"w") -> CacheIdentity:
+    return CacheIdentity(
+        weights_digest=weights,
+        update_epoch=b"e",
+        tokenizer_digest=b"t",
+        template_digest=b"c",
+        weight_dtype="float32",
+        kv_dtype="float32",
+        layers=[LayerShape(2, 4, 4)] * LAYERS,
+        position={"theta": 10000.0},
+        block_size=BLOCK,
+        state_format="test 1",
+    )
+
+
+@dataclass
+class World:
+    """Device, host and disk of one process."""
+
+    cache: PrefixCache
+    pool: BlockPool
+    device: DeviceTier
+    tiers: TieredCache
+
+    def run(self, tokens: list[int], scope: str = "default") -> int:
+        """One request: reuse what is ready, compute the rest, leave. Returns reused tokens, all bytes checked."""
+        ids = np.array(tokens, dtype=np.int32)
+        lease = self.cache.acquire(ids, scope)
+        self.check(lease, scope)
+        if lease.matched:
+            self.tiers.used(ids[: lease.matched], scope)
+        lease.extend(ids[lease.matched :])
+        self.compute(lease, scope)
+        reused = lease.matched
+        lease.release()
+        self.cache.check_integrity()
+        return reused
+
+    def fetch(self, tokens: list[int], scope: str = "default") -> bool:
+        """Bring up what lies below the device, and wait for it. Whether something was begun."""
+        fetch = self.tiers.prefetch(np.array(tokens, dtype=np.int32), scope)
+        self.settle()
+        return fetch is not None
+
+    def compute(self, lease: Lease, scope: str) -> None:
+        """Write the bytes that belong to every token that is not ready, and commit."""
+        for block in range(lease.ready // BLOCK, lease.num_blocks):
+            filled = lease.tokens[: (block + 1) * BLOCK]
+            self._views(
+                int(lease.blocks[block]), lambda view, f=filled: view.copy_(pattern(scope, f, view.shape))
+            )
+        lease.commit()
+
+    def check(self, lease: Lease, scope: str) -> None:
+        """Every ready block holds the bytes of its tokens and of all before them."""
+        for block in range(lease.ready // BLOCK):
+            prefix = lease.tokens[: (block + 1) * BLOCK]
+            self._views(
+                int(lease.blocks[block]),
+                lambda view, p=prefix: _same(view, pattern(scope, p, view.shape)),
+            )
+
+    def settle(self) -> None:
+        """Wait until nothing moves."""
+        until(lambda: self.tiers.idle)
+        self.cache.check_integrity()
+        self.tiers.host.check_integrity()
+
+    def _views(self, block: int, visit: Callable[[torch.Tensor], object]) -> None:
+        for layer in range(LAYERS):
+            for views in self.device.block_views(layer):
+                visit(views[:, block])
+
+
+def _same(view: torch.Tensor, expected: torch.Tensor) -> None:
+    assert torch.equal(view, expected), "a block holds other bytes than its tokens'"
+
+
+def pattern(scope: str, prefix: Tokens, shape: torch.Size) -> torch.Tensor:
+    """Numbers that only this scope and prefix have."""
+    seed = hashlib.sha256(scope.encode() + prefix.tobytes()).digest()
+    numbers = np.random.default_rng(np.frombuffer(seed, dtype=np.uint32)).standard_normal(tuple(shape))
+    return torch.from_numpy(numbers.astype(np.float32))
+
+
+def until(condition: Callable[[], bool], seconds: float = 30.0) -> None:
+    """Wait for it; fails when it does not come."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.001)
+
+
+@contextmanager
+def world(
+    folder: Path | None = None,
+    *,
+    blocks: int = 16,
+    host_blocks: int = 64,
+    weights: bytes = b"w",
+    policy: str = "lru",
+    options: TieringOptions | None = None,
+) -> Iterator[World]:
+    """A fresh process's worth of tiers; with a folder, its disk tier is in there."""
+    pool = BlockPool(blocks, BLOCK)
+    device = DeviceTier([LAYOUT] * LAYERS, blocks, BLOCK, torch.float32, torch.device("cpu"))
+    cache = PrefixCache(pool, policy, copy_blocks=device.copy_blocks)
+    host = HostTier(host_blocks * device.bytes_per_block, device.bytes_per_block, BLOCK, checksums=True)
+    colder: dict[str, Tier] = {}
+    if folder is not None:
+        colder["disk"] = DiskTier(DiskOptions(folder=folder, capacity_bytes=8 << 20))
+    tiers = TieredCache(
+        cache,
+        device,
+        identity(weights),
+        host,
+        colder,
+        options or TieringOptions(reserve_blocks=0),  # type: ignore[arg-type]
+    )
+    tiers.computed(0, 1000, 3600.0)  # prefill is dear, so that whatever is found is worth loading
+    try:
+        yield World(cache, pool, device, tiers)
+    finally:
+        tiers.close()
