@@ -1,13 +1,14 @@
 """The embedded engine behind the interface that all engines share."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from cache_core import BlockPool, PrefixCache
+from cache_core.tiered import Sweeper, TieredCache
 from engine_adapters.base import (
     Capabilities,
     EngineAdapter,
@@ -15,9 +16,11 @@ from engine_adapters.base import (
     GenerateRequest,
     Health,
     ReuseReport,
+    Tier,
     Usage,
 )
 from engine_adapters.embedded.choice import Choice
+from engine_adapters.embedded.cold_tiers import open_cold_tiers
 from engine_adapters.embedded.config import EmbeddedConfig
 from engine_adapters.embedded.engine import Engine
 from engine_adapters.embedded.inbox import Inbox
@@ -28,6 +31,7 @@ from engine_adapters.embedded.models import ModelFolder, resolve_model
 from engine_adapters.embedded.models.chat_template import chat_template_text
 from engine_adapters.embedded.request_grammar import RequestGrammars
 from engine_adapters.embedded.sampling import GrammarCompiler
+from engine_adapters.embedded.tiering import Tiering
 from engine_adapters.errors import EngineError
 
 Progress = Callable[[str], None]
@@ -59,9 +63,16 @@ class EmbeddedAdapter(EngineAdapter):
             reports_reuse=True,
             block_size=config.block_size,
             takes_token_ids=True,
+            tiers=tuple(self._tier_names(config)),
             tool_parser=self._family.tool_parser_name,
         )
-        self.engine = Engine(runner, self.cache, self._tokenizer, config.limits)
+        self.tiers: TieredCache | None = None
+        tiering = None
+        if config.host_cache_bytes:
+            self.tiers = open_cold_tiers(config, folder, runner, self.cache, lambda: self.engine.wake())
+            tiering = Tiering(self.tiers)
+        self.engine = Engine(runner, self.cache, self._tokenizer, config.limits, tiering=tiering)
+        self._sweeper = None if self.tiers is None else Sweeper(self.tiers, lambda: self.engine.busy)
 
     @classmethod
     def load(
@@ -91,6 +102,14 @@ class EmbeddedAdapter(EngineAdapter):
         progress("warming up")
         runner.warm_up()
         return cls(folder, runner, config, chat_template)
+
+    @staticmethod
+    def _tier_names(config: EmbeddedConfig) -> Iterator[Tier]:
+        yield "device"
+        if config.host_cache_bytes:
+            yield "host"
+            if config.disk_cache_dir is not None:
+                yield "disk"
 
     def capabilities(self) -> Capabilities:
         return self._capabilities
@@ -132,7 +151,14 @@ class EmbeddedAdapter(EngineAdapter):
         await asyncio.to_thread(self.cache.flush)
 
     async def aclose(self) -> None:
-        await asyncio.to_thread(self.engine.stop)
+        await asyncio.to_thread(self._close)
+
+    def _close(self) -> None:
+        if self._sweeper is not None:
+            self._sweeper.close()
+        self.engine.stop()
+        if self.tiers is not None:
+            self.tiers.close()
 
     def _events(self, request: GenerateRequest, choice: Choice, output: Output) -> list[Event]:
         events = choice.take(output)

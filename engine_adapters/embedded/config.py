@@ -3,8 +3,12 @@
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from engine_adapters.embedded.models import cache_dir as default_cache_dir
+
+if TYPE_CHECKING:  # it brings torch, and the command line needs this module before it is worth the seconds
+    from cache_core.tiered import WritePolicy
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +31,10 @@ class EmbeddedConfig:
     dtype: str = "auto"
     kv_bytes: int | None = None  # size of the KV pool; None: chosen from the free memory
     block_size: int = 16  # tokens
+    host_cache_bytes: int = 0  # blocks that cooled down, in main memory; 0: nothing below the device
+    disk_cache_dir: Path | None = None  # and on disk; a folder of this process alone
+    disk_cache_bytes: int = 8 << 30
+    write_policy: "WritePolicy" = "write_through_on_second_hit"
     threads: int | None = None  # None: torch decides
     trust_remote_code: bool = False
     tool_parser: str | None = None  # None: found from the chat template

@@ -76,6 +76,11 @@ class Engine:
         """Whether the thread runs and takes requests."""
         return self._thread.is_alive() and not self._stopping
 
+    @property
+    def busy(self) -> bool:
+        """Whether any request is queued or runs."""
+        return self._choices > 0
+
     def check(self, request: GenerateRequest) -> None:
         """Refuse what can never run.
 

@@ -61,6 +61,7 @@ class ModelRunner:
         specs = probe_layers(model)
         layouts = [spec.layout for spec in specs]
         self._windows = tuple(spec.window for spec in specs)
+        self.position_config = _position_config(model, self._windows)
         per_block = block_bytes(layouts, block_size, dtype)
         if num_blocks is None:
             num_blocks = max(1, (_kv_budget(self.device) if kv_bytes is None else kv_bytes) // per_block)
@@ -159,6 +160,14 @@ def _best_backend(model: torch.nn.Module, dtype: torch.dtype, device: torch.devi
         return TorchBackend()
     speed_up_linears(model, library)
     return NativeBackend(library)
+
+
+def _position_config(model: torch.nn.Module, windows: Sequence[int | None]) -> dict[str, str]:
+    """What decides how positions enter keys, and which keys are seen: part of what makes KV interchangeable."""
+    config: Any = model.config
+    text = config.get_text_config(decoder=True)
+    rope = getattr(text, "rope_parameters", None) or {}
+    return {"rope": repr(sorted(rope.items(), key=str)), "windows": repr(tuple(windows))}
 
 
 def _device(name: str) -> torch.device:

@@ -1,0 +1,122 @@
+"""The embedded engine over device, host and disk: what cooled down is reused, and answers stay the same."""
+
+import asyncio
+import itertools
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from engine_adapters.base import GenerateRequest, SamplingParams, TextDelta, Usage
+from engine_adapters.embedded.adapter import EmbeddedAdapter
+from engine_adapters.embedded.config import EmbeddedConfig
+from tests.engine_adapters.embedded.engine_harness import random_tokens
+
+PROMPT = random_tokens(200, 1)
+ids = itertools.count()
+
+
+@pytest.fixture
+def config(tiny_model: Callable[[str], Path], tmp_path: Path) -> EmbeddedConfig:
+    return EmbeddedConfig(
+        model=str(tiny_model("llama")),
+        device="cpu",
+        kv_bytes=1 << 20,
+        host_cache_bytes=8 << 20,
+        disk_cache_dir=tmp_path / "kv",
+        disk_cache_bytes=64 << 20,
+        cache_dir=tmp_path / "cache",
+    )
+
+
+@contextmanager
+def running(config: EmbeddedConfig) -> Iterator[EmbeddedAdapter]:
+    adapter = EmbeddedAdapter.load(config, lambda _: None)
+    adapter.tiers and adapter.tiers.computed(0, 1000, 3600.0)  # loading always pays
+    try:
+        yield adapter
+    finally:
+        asyncio.run(adapter.aclose())
+
+
+def ask(adapter: EmbeddedAdapter, tokens: np.ndarray, scope: str = "default") -> tuple[str, Usage]:  # type: ignore[type-arg]
+    async def run() -> tuple[str, Usage]:
+        request = GenerateRequest(
+            request_id=f"t{next(ids)}",
+            route="completions",
+            model="tiny",
+            prompt_ids=tokens,
+            sampling=SamplingParams(temperature=0.0, max_tokens=12, ignore_eos=True),
+            scope=scope,
+        )
+        text, usage = "", None
+        async for event in adapter.generate(request):
+            if isinstance(event, TextDelta):
+                text += event.text
+            elif isinstance(event, Usage):
+                usage = event
+        assert usage is not None
+        return text, usage
+
+    return asyncio.run(run())
+
+
+def settle(adapter: EmbeddedAdapter) -> None:
+    assert adapter.tiers is not None
+    end = time.monotonic() + 30
+    while not adapter.tiers.idle and time.monotonic() < end:
+        time.sleep(0.005)
+    adapter.cache.check_integrity()
+
+
+def warm(adapter: EmbeddedAdapter) -> str:
+    """Ask twice, so that the prompt is written through."""
+    text, _ = ask(adapter, PROMPT)
+    ask(adapter, PROMPT)
+    settle(adapter)
+    return text
+
+
+def test_a_prefix_that_left_the_device_is_reused_from_the_host_with_the_same_answer(
+    config: EmbeddedConfig,
+) -> None:
+    with running(config) as adapter:
+        expected = warm(adapter)
+        adapter.cache.flush()
+        text, usage = ask(adapter, PROMPT)
+        assert text == expected
+        assert usage.reuse.by_tier == {"device": 0, "host": 192}
+        assert usage.reuse.reused == 192
+
+
+def test_a_prefix_survives_a_restart_on_disk_with_the_same_answer(config: EmbeddedConfig) -> None:
+    with running(config) as adapter:
+        expected = warm(adapter)
+    with running(config) as again:
+        text, usage = ask(again, PROMPT)
+        assert text == expected
+        assert usage.reuse.by_tier == {"device": 0, "disk": 192}
+
+
+def test_tiers_are_named_and_a_scope_is_forgotten_on_all_of_them(config: EmbeddedConfig) -> None:
+    with running(config) as adapter:
+        assert adapter.capabilities().tiers == ("device", "host", "disk")
+        warm(adapter)
+        assert adapter.tiers is not None
+        assert adapter.tiers.purge("default") > 0
+        _, usage = ask(adapter, PROMPT)
+        assert usage.reuse.reused == 0
+
+
+def test_without_cold_tiers_nothing_is_kept_below_the_device(config: EmbeddedConfig) -> None:
+    with running(replace(config, host_cache_bytes=0)) as adapter:
+        assert adapter.capabilities().tiers == ("device",)
+        ask(adapter, PROMPT)
+        ask(adapter, PROMPT)
+        adapter.cache.flush()
+        _, usage = ask(adapter, PROMPT)
+        assert usage.reuse.reused == 0
