@@ -23,8 +23,9 @@ VERSION = 1
 _FIXED = struct.Struct("<8sHHIIIIQQ32s32s32s12sI")
 _CRC = struct.Struct("<I")
 _MAC_BYTES = 32
-_KEY = struct.Struct("<32sI")
+_KEY = struct.Struct("<16s32sI")
 KEY_BYTES = _KEY.size
+KEY_IDENTITY_BYTES = 16  # a key begins with that much of its identity's digest
 NO_NONCE = bytes(12)
 
 Buffer = bytes | memoryview
@@ -83,8 +84,8 @@ class BlockHeader:
 
     @property
     def key(self) -> bytes:
-        """What tiers file the block under; the identity is in it through the chain's root."""
-        return _KEY.pack(self.own, self.group)
+        """What tiers file the block under: the beginning of the identity, the chain hash, the state group."""
+        return _KEY.pack(self.identity[:KEY_IDENTITY_BYTES], self.own, self.group)
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,12 +63,18 @@ def read_fully(files: Files, handle: int, buffers: Sequence[memoryview], offset:
 
 
 def write_fully(files: Files, handle: int, data: memoryview, offset: int) -> None:
-    """Write all of `data`."""
-    done = 0
+    """Write all of `data`, of which a disk that is nearly full may take a part.
+
+    Raises:
+        OSError: ENOSPC where it takes nothing more, or what the system said.
+    """
+    done, whole = 0, len(data) % ALIGNMENT == 0
     while done < len(data):
         count = files.write(handle, data[done:], offset + done)
+        # direct I/O goes on at whole pages only
+        count -= count % ALIGNMENT if whole else 0
         if count == 0:
-            raise OSError(errno.EIO, "nothing was written")
+            raise OSError(errno.ENOSPC, "only a part was written")
         done += count
 
 

@@ -269,11 +269,12 @@ from tests.cache_core.tiers.blocks import headers_of, opened, put, served
 tier = opened(Path(sys.argv[1]), capacity_bytes=64 << 20, segment_bytes=8 << 20)
 assert put(tier, headers_of(0, 20)) == 20
 resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))
+stored = 0
 for i in range(1, 40):
-    put(tier, headers_of(i * 100, 20))
+    stored += put(tier, headers_of(i * 100, 20))
     served(tier, headers_of(i * 100, 20))
-drops = {reason.value: count for reason, count in tier.stats().drops.items()}
-assert drops.get("disk_full", 0) + drops.get("index_error", 0) > 0, drops
+assert sum(tier.stats().drops.values()) > 0
+assert stored > 100
 assert served(tier, headers_of(0, 20)) in (0, 20)
 tier.close()
 print("well")

@@ -95,7 +95,7 @@ class DiskMachine(RuleBasedStateMachine):
         self.safe -= gone
         if not self.faulty():
             segments = [path.read_bytes() for path in self.folder.glob("*.segment")]
-            assert not any(key[:32] in segment for key in gone for segment in segments), "bytes stayed"
+            assert not any(key[16:48] in segment for key in gone for segment in segments), "bytes stayed"
 
     @rule()
     def clean(self) -> None:
