@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from cache_core.native import SpanCopy
 
-_WORDS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}  # bits are copied, not numbers
+_WORDS = {8: torch.int64, 4: torch.int32, 2: torch.int16, 1: torch.uint8}  # bits are copied, not numbers
+_SHORT_RUN = 4  # blocks; a call for each shorter run costs more than an index does
 
 Numbers = NDArray[np.int32]
 
@@ -54,8 +55,9 @@ class _Group:
 class BlockRows:
     """Copies blocks of `keys[layer]` and `values[layer]`, each [heads, slots, dim], from and to rows.
 
-    On the CPU the native copy moves span after span; without it, one call copies each run (blocks and rows that
-    go up by one together). An accelerator gathers into a buffer of its own first, then moves whole rows.
+    On the CPU the native copy moves span after span. Without it, one call copies each run (blocks and rows
+    that go up by one together), or one call all of them where runs are short. An accelerator gathers into a
+    buffer of its own first, then moves whole rows.
     """
 
     def __init__(
@@ -65,9 +67,9 @@ class BlockRows:
         block_size: int,
         span_copy: SpanCopy | None = None,
     ) -> None:
-        self._pools = [
-            self._by_block(pool, block_size) for pair in zip(keys, values, strict=True) for pool in pair
-        ]
+        pools = [pool for pair in zip(keys, values, strict=True) for pool in pair]
+        word = _widest_word([block_size * pool.shape[2] * pool.element_size() for pool in pools])
+        self._pools = [_by_block(pool, block_size, word) for pool in pools]
         sizes = [pool.shape[0] * pool.shape[2] for pool in self._pools]
         self._offsets = [0, *np.cumsum(sizes).tolist()]  # words; of keys, values, keys...
         self._word = self._pools[0].dtype
@@ -107,22 +109,18 @@ class BlockRows:
             group.pool.index_copy_(2, index, group.within(staged, base.start))
 
     def _read_here(self, groups: list[_Group], blocks: Numbers, words: torch.Tensor, rows: Numbers) -> None:
-        if self._span_copy is not None:
-            for group in groups:
+        for group in groups:
+            if self._span_copy is not None:
                 self._span_copy(group.row_addresses(words, rows), group.addresses(blocks), group.span)
-            return
-        for block, row, length in _joint_runs(blocks, rows):
-            for group in groups:
-                group.within(words[row : row + length], 0).copy_(group.pool[:, :, block : block + length])
+            else:
+                _copy(group.pool, blocks, group.within(words, 0), rows)
 
     def _write_here(self, groups: list[_Group], blocks: Numbers, words: torch.Tensor, rows: Numbers) -> None:
-        if self._span_copy is not None:
-            for group in groups:
+        for group in groups:
+            if self._span_copy is not None:
                 self._span_copy(group.addresses(blocks), group.row_addresses(words, rows), group.span)
-            return
-        for block, row, length in _joint_runs(blocks, rows):
-            for group in groups:
-                group.pool[:, :, block : block + length].copy_(group.within(words[row : row + length], 0))
+            else:
+                _copy(group.within(words, 0), rows, group.pool, blocks)
 
     def _prepare(
         self, blocks: Numbers, data: torch.Tensor, rows: Numbers | None, layers: range | None
@@ -133,6 +131,8 @@ class BlockRows:
         width = self._offsets[-1] * self._word.itemsize
         if data.dtype != torch.uint8 or data.ndim != 2 or data.shape[1] != width or data.stride(1) != 1:
             raise ValueError(f"rows are uint8 [n, {width}], got {data.dtype} {list(data.shape)}")
+        if data.data_ptr() % self._word.itemsize:
+            raise ValueError(f"rows begin at a multiple of {self._word.itemsize} bytes")
         if len(rows) != len(blocks):
             raise ValueError(f"{len(blocks)} blocks for {len(rows)} rows")
         for numbers, limit in ((blocks, self._pools[0].shape[1]), (rows, len(data))):
@@ -192,11 +192,27 @@ class BlockRows:
     def _index(self, blocks: Numbers) -> torch.Tensor:
         return torch.from_numpy(blocks.astype(np.int64)).to(self._device)
 
-    @staticmethod
-    def _by_block(pool: torch.Tensor, block_size: int) -> torch.Tensor:
-        """[heads, slots, dim] as words [heads, blocks, words of a block's head]."""
-        heads, slots, dim = pool.shape
-        return pool.view(_WORDS[pool.element_size()]).view(heads, slots // block_size, block_size * dim)
+
+def _by_block(pool: torch.Tensor, block_size: int, word: torch.dtype) -> torch.Tensor:
+    """[heads, slots, dim] as words [heads, blocks, words of a block's head]."""
+    heads, slots, dim = pool.shape
+    return pool.view(heads, slots // block_size, block_size * dim).view(word)
+
+
+def _widest_word(spans: Sequence[int]) -> torch.dtype:
+    """The widest integer that all spans (bytes) are made of: an index copies word by word."""
+    return next(word for size, word in _WORDS.items() if all(span % size == 0 for span in spans))
+
+
+def _copy(source: torch.Tensor, places: Numbers, target: torch.Tensor, numbers: Numbers) -> None:
+    """`target[:, :, numbers[i]]` gets `source[:, :, places[i]]`: run by run, or by index if runs are short."""
+    runs = list(_joint_runs(places, numbers))
+    if len(runs) * _SHORT_RUN > len(places):
+        found = source.index_select(2, torch.from_numpy(places.astype(np.int64)))
+        target.index_copy_(2, torch.from_numpy(numbers.astype(np.int64)), found)
+        return
+    for place, number, length in runs:
+        target[:, :, number : number + length].copy_(source[:, :, place : place + length])
 
 
 def _joint_runs(blocks: Numbers, rows: Numbers) -> Iterator[tuple[int, int, int]]:

@@ -11,7 +11,7 @@ from cache_core.errors import IntegrityError
 
 
 class HostTable:
-    """Not locked. About 200 bytes a block besides its token ids."""
+    """Not locked. About 260 bytes a block besides its token ids."""
 
     def __init__(self, num_rows: int, block_size: int) -> None:
         self.sums = np.zeros(num_rows, dtype=np.uint32)  # CRC-32C where the tier wants one
@@ -46,8 +46,9 @@ class HostTable:
 
     def add(self, header: BlockHeader, row: int, checksum: int) -> None:
         """The block of `header` is in `row` now."""
-        self._rows[header.key] = row
-        self._keys[row] = header.key
+        key = header.key  # made anew by every call
+        self._rows[key] = row
+        self._keys[row] = key
         self._identities[row] = self._interned.setdefault(header.identity, header.identity)
         self._parents[row] = np.frombuffer(header.parent, dtype=np.uint8)
         self._tokens[row] = np.frombuffer(header.tokens, dtype=np.uint8)

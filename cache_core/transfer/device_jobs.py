@@ -14,7 +14,8 @@ from cache_core.transfer.copy_lane import CopyLane
 from cache_core.transfer.job import Job, Piece
 
 PIECE_BYTES = 8 << 20  # about a millisecond of a slow link: what an urgent transfer or a cancel waits for
-_LEAST_BYTES = 1 << 20  # smaller pieces cost more than they move
+_LEAST_BYTES = 4 << 20  # smaller pieces cost more than they move
+_FIRST_BYTES = 1 << 20  # but the first layers should be there soon
 _LEAST_ROW = 256 << 10  # bytes of one block in one piece, on an accelerator: one copy call for each
 
 LetGo = Callable[[bool], None]  # told once whether the job was done; lets go of the device blocks
@@ -125,12 +126,13 @@ def _require_fit(host: HostTier, device: DeviceTier) -> None:
 
 def _layer_parts(device: DeviceTier, blocks: int) -> list[range]:
     """Layers that come up together: as few as are worth a piece, the first ones soonest."""
-    least = _LEAST_BYTES if device.device.type == "cpu" else max(_LEAST_BYTES, _LEAST_ROW * blocks)
+    row = 1 if device.device.type == "cpu" else _LEAST_ROW
     parts: list[range] = []
     start, layers = 0, len(device.layers)
     for stop in range(1, layers + 1):
         first, last = device.layer_bytes(range(start, stop))
-        if (last - first) * blocks >= least or stop == layers:
+        least = _LEAST_BYTES if parts else _FIRST_BYTES
+        if (last - first) * blocks >= max(least, row * blocks) or stop == layers:
             parts.append(range(start, stop))
             start = stop
     return parts
@@ -138,5 +140,8 @@ def _layer_parts(device: DeviceTier, blocks: int) -> list[range]:
 
 def _block_parts(blocks: int, each: int, piece_bytes: int) -> list[slice]:
     """`blocks` in even parts of at most `piece_bytes`, or of one block."""
-    step = max(piece_bytes // each, 1)
+    if not blocks:
+        return []
+    most = max(piece_bytes // each, 1)
+    step = -(-blocks // -(-blocks // most))
     return [slice(start, min(start + step, blocks)) for start in range(0, blocks, step)]

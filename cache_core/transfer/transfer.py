@@ -3,12 +3,14 @@
 import logging
 from collections.abc import Callable
 from enum import IntEnum
-from threading import Condition
+from threading import Condition, Lock
 
 from cache_core.errors import CacheError
 from cache_core.metrics import Moved, Outcome
 from cache_core.transfer.clock import Clock
 from cache_core.transfer.job import Job
+
+_NEVER = 1 << 62  # pieces
 
 _log = logging.getLogger(__name__)
 
@@ -32,14 +34,16 @@ class Transfer:
     """
 
     def __init__(
-        self, job: Job, priority: Priority, deadline: float | None, condition: Condition, clock: Clock
+        self, job: Job, priority: Priority, deadline: float | None, lock: Lock, clock: Clock
     ) -> None:
         self.job = job
         self.deadline = deadline  # by the clock; after it nothing more is begun
         self.priority = priority
         self.outcome: Outcome | None = None  # None: on its way
         self.error: Exception | None = None  # why it failed
-        self._condition = condition
+        self._condition = Condition(
+            lock
+        )  # the link's lock; a condition of its own, so that only its waiters wake
         self._clock = clock
         self._callbacks: list[Callable[[Transfer], None]] = []
         # The link's, under its lock.
@@ -50,6 +54,7 @@ class Transfer:
         self.moved_bytes = 0
         self.left_bytes = sum(piece.nbytes for piece in job.pieces)  # not begun
         self.stopping: Outcome | None = None
+        self.wake_at = _NEVER  # completed pieces that some waiter waits for
         self.settling = False
         self.entry = 0  # number of its valid entry in the queue; 0: none
         self.stop: Callable[[Transfer, Outcome], None]  # set by the link
@@ -80,7 +85,7 @@ class Transfer:
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until all bytes are there; False: it ended otherwise, or the time or its deadline has passed."""
-        return self._wait(lambda: False, timeout)
+        return self._wait(_NEVER, timeout)
 
     def wait_layer(self, layer: int, timeout: float | None = None) -> bool:
         """Wait until one layer's bytes are there, so that it can be computed while the next ones come up.
@@ -88,8 +93,7 @@ class Transfer:
         False as for `wait`.
         """
         ends = self.job.layer_ends
-        end = ends[layer] if ends else len(self.job.pieces) + 1  # layers that are not apart: the end alone
-        return self._wait(lambda: self.stopping is None and self.completed >= end, timeout)
+        return self._wait(ends[layer] if ends else _NEVER, timeout)
 
     def cancel(self, timeout: float | None = None) -> bool:
         """Stop it. True: nothing is read or written any more, and everything is let go of.
@@ -99,7 +103,7 @@ class Transfer:
         """
         self.stop(self, "cancelled")
         with self._condition:
-            return self._until(lambda: self.outcome is not None, timeout, None)
+            return self._until(lambda: self.outcome is not None, _NEVER, timeout, None)
 
     def promote(self, priority: Priority) -> None:
         """Make it more urgent: a request waits now for what was fetched ahead."""
@@ -116,9 +120,12 @@ class Transfer:
                 return
         callback(self)
 
-    def _wait(self, arrived: Callable[[], bool], timeout: float | None) -> bool:
+    def _wait(self, pieces: int, timeout: float | None) -> bool:
+        def there() -> bool:
+            return self.outcome is not None or (self.stopping is None and self.completed >= pieces)
+
         with self._condition:
-            in_time = self._until(lambda: self.outcome is not None or arrived(), timeout, self.deadline)
+            in_time = self._until(there, pieces, timeout, self.deadline)
             if self.outcome is not None:
                 return self.outcome == "done"
             if in_time:
@@ -128,8 +135,10 @@ class Transfer:
             self.stop(self, "expired")
         return False
 
-    def _until(self, true: Callable[[], bool], timeout: float | None, deadline: float | None) -> bool:
-        """Wait for it, under the link's lock."""
+    def _until(
+        self, true: Callable[[], bool], pieces: int, timeout: float | None, deadline: float | None
+    ) -> bool:
+        """Wait for what may become true when that many pieces are there, or at the end. Under the link's lock."""
         if timeout is not None:
             ends = self._clock.now() + timeout
             deadline = ends if deadline is None else min(ends, deadline)
@@ -137,10 +146,19 @@ class Transfer:
             left = None if deadline is None else deadline - self._clock.now()
             if left is not None and left <= 0:
                 return False
+            self.wake_at = min(self.wake_at, pieces)
             self._clock.wait(self._condition, left)
         return True
 
     # The link's part.
+
+    def piece_over(self, nbytes: int) -> None:
+        """One more piece is over. Wakes only who waits for it: a waiter that wakes takes the lock from the link."""
+        self.completed += 1
+        self.moved_bytes += nbytes
+        if self.completed >= self.wake_at:
+            self.wake_at = _NEVER
+            self._condition.notify_all()
 
     def end(self, outcome: Outcome) -> None:
         """It is over, and the job finished."""
