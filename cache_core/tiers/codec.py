@@ -1,4 +1,4 @@
-"""How a payload becomes the body that is stored, and back: compression, then encryption, each optional."""
+"""How a payload becomes the body that is stored, and back: int8, compression, encryption, each optional."""
 
 import os
 from dataclasses import dataclass
@@ -19,6 +19,7 @@ from cache_core.block_header import (
     Envelope,
     bound,
 )
+from cache_core.tiers.quantize import Quantization, dequantized
 from cache_core.tokens import TOKEN_BYTES
 
 _WORTH_IT = 0.95  # a body that is not smaller than this share of its payload stays as it is
@@ -30,28 +31,30 @@ class Codec:
 
     compression: int | None = None  # zstd level; None: off
     item_size: int = 2  # bytes of one element: bytes of equal rank compress better side by side
+    quantization: Quantization | None = None  # None: every bit comes back
     key: bytes | None = None  # AES-GCM, 16, 24 or 32 bytes; None: nothing is encrypted
 
     @property
     def plain(self) -> bool:
         """A body is its payload."""
-        return self.compression is None and self.key is None
+        return self.compression is None and self.key is None and self.quantization is None
 
     def encode(self, header: BlockHeader, payload: memoryview) -> Body:
         """The body of one block. Without any coding it is the payload itself, not a copy."""
         data: Buffer = payload
-        coding, nonce = Coding.RAW, NO_NONCE
+        coding, nonce, item_size = Coding.RAW, NO_NONCE, self.item_size
+        small = self.quantization.encode(payload) if self.quantization is not None else None
+        if small is not None:
+            data, coding, item_size = small, Coding.QUANTIZED, 1
         if self.compression is not None:
-            packed = zstandard.ZstdCompressor(level=self.compression).compress(
-                _shuffled(payload, self.item_size)
-            )
-            if len(packed) < len(payload) * _WORTH_IT:
-                data, coding = packed, Coding.COMPRESSED
+            packed = zstandard.ZstdCompressor(level=self.compression).compress(_shuffled(data, item_size))
+            if len(packed) < len(data) * _WORTH_IT:
+                data, coding = packed, coding | Coding.COMPRESSED
         if self.key is not None:
             nonce = os.urandom(len(NO_NONCE))
             data = AESGCM(self.key).encrypt(nonce, header.tokens + data, bound(header))
             coding |= Coding.ENCRYPTED
-        return Body(data, len(payload), coding, self.item_size, nonce)
+        return Body(data, len(payload), coding, item_size, nonce)
 
     def decode(self, found: Envelope, body: Buffer, wanted: BlockHeader, out: memoryview) -> None:
         """Write the payload of a verified body to `out`.
@@ -62,7 +65,9 @@ class Codec:
         data = memoryview(self._decrypted(found, body, wanted))
         if found.payload_bytes != len(out):
             raise BadBlockError(DropReason.WRONG_SIZE)
-        if found.coding & Coding.COMPRESSED:
+        if found.coding & Coding.QUANTIZED:
+            _dequantize(data, found, out)
+        elif found.coding & Coding.COMPRESSED:
             _decompress(data, found.item_size, out)
         elif len(data) != len(out):
             raise BadBlockError(DropReason.WRONG_SIZE)
@@ -84,12 +89,26 @@ class Codec:
         return memoryview(plain)[tokens:]
 
 
-def _shuffled(payload: memoryview, item_size: int) -> memoryview:
+def _shuffled(payload: Buffer, item_size: int) -> Buffer:
     """All first bytes of the elements, then all second ones; a length that does not divide stays as it is."""
-    if item_size < 2 or len(payload) % item_size:
+    if item_size < 2 or not payload or len(payload) % item_size:
         return payload
     items = np.frombuffer(payload, dtype=np.uint8).reshape(-1, item_size)
     return np.ascontiguousarray(items.T).data.cast("B")
+
+
+def _dequantize(data: memoryview, found: Envelope, out: memoryview) -> None:
+    if found.coding & Coding.COMPRESSED:
+        try:
+            data = memoryview(
+                zstandard.ZstdDecompressor().decompress(data, max_output_size=2 * len(out) + 64)
+            )
+        except zstandard.ZstdError:
+            raise BadBlockError(DropReason.UNDECODABLE) from None
+    plain = dequantized(data)
+    if len(plain) != len(out):
+        raise BadBlockError(DropReason.WRONG_SIZE)
+    out[:] = plain
 
 
 def _decompress(data: memoryview, item_size: int, out: memoryview) -> None:
