@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from cache_core import BlockPool, Lease, PrefixCache
+from cache_core import BlockPool, Lease, OutOfBlocksError, PrefixCache
 from cache_core.device_tier import DeviceTier, LayerLayout
 from cache_core.identity import CacheIdentity, LayerShape
 from cache_core.tiered import TieredCache, TieringOptions
@@ -51,13 +51,18 @@ class World:
     tiers: TieredCache
 
     def run(self, tokens: list[int], scope: str = "default") -> int:
-        """One request: reuse what is ready, compute the rest, leave. Returns reused tokens, all bytes checked."""
+        """One request: reuse what is ready, compute the rest, leave. Returns reused tokens, whose bytes were checked."""
         ids = np.array(tokens, dtype=np.int32)
         lease = self.cache.acquire(ids, scope)
         self.check(lease, scope)
         if lease.matched:
             self.tiers.used(ids[: lease.matched], scope)
-        lease.extend(ids[lease.matched :])
+        try:
+            lease.extend(ids[lease.matched :])
+        except OutOfBlocksError:  # a fetch holds what is missing
+            lease.release()
+            self.settle()
+            return self.run(tokens, scope)
         self.compute(lease, scope)
         reused = lease.matched
         lease.release()

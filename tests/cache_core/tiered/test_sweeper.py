@@ -1,0 +1,61 @@
+"""The sweeper makes room while nobody works, and only then."""
+
+import numpy as np
+import pytest
+
+from cache_core.tiered import Sweeper, Watermarks
+from tests.cache_core.tiered.world import BLOCK, World, until, world
+
+
+def fill(it: World, prompts: int) -> None:
+    """Cache that many prompts of four blocks each."""
+    for number in range(prompts):
+        it.run([1000 + number, *range(4 * BLOCK - 1)])
+
+
+def used(it: World) -> float:
+    stats = it.cache.stats()
+    return 1 - stats.free / stats.total
+
+
+def test_above_the_upper_watermark_it_sweeps_down_to_the_lower_one() -> None:
+    with world(blocks=40) as it:
+        fill(it, 9)
+        sweeper = Sweeper(it.tiers, lambda: False, Watermarks(0.85, 0.70), batch=1, pause=0.01)
+        try:
+            until(lambda: used(it) <= 0.70)
+        finally:
+            sweeper.close()
+        assert used(it) > 0.6
+        it.cache.check_integrity()
+
+
+def test_below_the_upper_watermark_it_leaves_everything() -> None:
+    with world(blocks=40) as it:
+        fill(it, 8)
+        sweeper = Sweeper(it.tiers, lambda: False, Watermarks(0.85, 0.70), pause=60)
+        sweeper.close()
+        assert sweeper.sweep() == 0
+        assert used(it) == pytest.approx(0.8)
+
+
+def test_while_the_engine_works_it_lets_go() -> None:
+    with world(blocks=40) as it:
+        fill(it, 10)
+        sweeper = Sweeper(it.tiers, lambda: True, pause=60)
+        assert sweeper.sweep() == 0
+        sweeper.close()
+        assert used(it) == 1.0
+
+
+def test_leased_blocks_stay() -> None:
+    with world(blocks=40) as it:
+        fill(it, 10)
+        lease = it.cache.acquire(np.array([1000, *range(4 * BLOCK - 1), 5], dtype=np.int32))
+        sweeper = Sweeper(it.tiers, lambda: False, Watermarks(0.5, 0.0), pause=60)
+        sweeper.sweep()
+        sweeper.close()
+        assert lease.matched == 4 * BLOCK
+        it.check(lease, "default")
+        assert it.cache.stats().leased == 4
+        lease.release()

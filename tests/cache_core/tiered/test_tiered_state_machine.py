@@ -1,0 +1,114 @@
+"""Anything in any order, on every tier, with damage and restarts: whatever is reused has its tokens' bytes."""
+
+import random
+import shutil
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+
+import numpy as np
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from tests.cache_core.tiered.world import BLOCK, World, world
+
+SCOPES = ("a", "b")
+# Two letters and few lengths, so that prefixes meet, part in the middle of an edge, and come back.
+prompts = st.lists(st.sampled_from([1, 2]), min_size=1, max_size=7).map(
+    lambda letters: [letter * 10 + place for letter in letters for place in range(BLOCK)] + [99]
+)
+
+
+class AllTiers(RuleBasedStateMachine):
+    """The model is the content itself: bytes are a hash of scope and prefix, checked whenever they are leased."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = Path(tempfile.mkdtemp())
+        self.purged: set[tuple[str, tuple[int, ...]]] = set()
+
+    @initialize()
+    def start(self) -> None:
+        self.stack = ExitStack()
+        self.it: World = self.stack.enter_context(world(self.folder / "kv", blocks=10, host_blocks=6))
+
+    def teardown(self) -> None:
+        self.stack.close()
+        shutil.rmtree(self.folder)
+
+    @rule(prompt=prompts, scope=st.sampled_from(SCOPES))
+    def request(self, prompt: list[int], scope: str) -> None:
+        reused = self.it.run(prompt, scope)  # checks every byte it reuses
+        assert reused <= len(prompt) - 1
+
+    @rule(prompt=prompts, scope=st.sampled_from(SCOPES))
+    def fetched_request(self, prompt: list[int], scope: str) -> None:
+        self.it.fetch(prompt, scope)
+        self.it.run(prompt, scope)
+
+    @rule(prompt=prompts, scope=st.sampled_from(SCOPES))
+    def fetch_without_waiting(self, prompt: list[int], scope: str) -> None:
+        self.it.tiers.prefetch(np.array(prompt, dtype=np.int32), scope)
+
+    @rule(blocks=st.integers(1, 10))
+    def evict(self, blocks: int) -> None:
+        self.it.cache.evict(blocks)
+
+    @rule()
+    def flush(self) -> None:
+        self.it.cache.flush()
+
+    @rule(prompt=prompts, scope=st.sampled_from(SCOPES), seed=st.integers(0, 2**16))
+    def lose_host_blocks(self, prompt: list[int], scope: str, seed: int) -> None:
+        headers = self.it.tiers._chains.headers(scope, np.array(prompt, dtype=np.int32))
+        keys = [header.key for header in headers]
+        self.it.tiers.host.delete(random.Random(seed).sample(keys, len(keys) // 2))
+
+    @rule()
+    def restart(self) -> None:
+        self.it.settle()
+        self.stack.close()
+        self.start()
+
+    @rule(seed=st.integers(0, 2**16))
+    def restart_with_damage(self, seed: int) -> None:
+        """Bits flip in some file of the disk tier while nobody has it open."""
+        self.it.settle()
+        self.stack.close()
+        chance = random.Random(seed)
+        files = sorted(f for f in (self.folder / "kv").rglob("*") if f.is_file() and f.stat().st_size)
+        for file in chance.sample(files, min(2, len(files))):
+            content = bytearray(file.read_bytes())
+            for _ in range(4):
+                content[chance.randrange(len(content))] ^= 1 << chance.randrange(8)
+            file.write_bytes(content)
+        self.start()
+
+    @rule(scope=st.sampled_from(SCOPES))
+    def purge(self, scope: str) -> None:
+        self.it.tiers.purge(scope)
+        prompt = np.array([10, 11, 12, 13, 99], dtype=np.int32)
+        assert self.it.tiers.prefetch(prompt, scope) is None
+        assert self.it.cache.match(prompt, scope) == 0
+
+    @rule()
+    def settle(self) -> None:
+        self.it.settle()
+        stats = self.it.cache.stats()
+        assert stats.free + stats.filling + stats.cached + stats.leased == stats.total
+        assert stats.filling == 0
+
+    @invariant()
+    def whole(self) -> None:
+        if hasattr(self, "it"):
+            self.it.cache.check_integrity()
+
+
+TestAllTiers = AllTiers.TestCase
+TestAllTiers.settings = settings(
+    max_examples=40,
+    stateful_step_count=25,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
