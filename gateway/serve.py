@@ -1,6 +1,7 @@
 """The life of a serving process: listen, load in the background, serve, drain, let the engine go."""
 
 import asyncio
+import gc
 import logging
 import os
 import signal
@@ -135,6 +136,9 @@ class Service:
             log.exception("loading failed")
             self._give_up("the model could not be loaded")
         else:
+            # What is loaded stays: the garbage collector, which stops everything, need not look at it again.
+            gc.collect()
+            gc.freeze()
             self._loop.call_soon_threadsafe(self._become_ready, backend)
 
     def _give_up(self, reason: str) -> None:

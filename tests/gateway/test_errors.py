@@ -237,6 +237,8 @@ BAD_JSON: list[tuple[str, bytes, str]] = [
     ("a NUL byte", b'{"model": "\x00"}', "invalid_json"),
     ("nested 100,000 deep", b"[" * 100_000, "invalid_json"),
     ("nested 500 deep", b'{"a":' + b"[" * 500 + b"]" * 500 + b"}", "invalid_json"),
+    ("of too many objects", b'{"metadata":{"a":[' + b"{}," * 300_000 + b"{}]}}", "invalid_json"),
+    ("of too many members", b"{" + b",".join(b'"%d":1' % i for i in range(300_001)) + b"}", "invalid_json"),
     ("an array", b"[]", "invalid_type"),
     ("a string", b'"x"', "invalid_type"),
     ("a number", b"1", "invalid_type"),

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,8 @@ class _Matcher:
         return self.matched == len(self.text)
 
 
-def _borders(text: str) -> list[int]:
+@lru_cache(maxsize=64)  # all choices of a request have the same stop strings
+def _borders(text: str) -> tuple[int, ...]:
     """For each prefix, the length of its longest proper prefix that is also its suffix."""
     borders = [0] * len(text)
     length = 0
@@ -92,4 +94,4 @@ def _borders(text: str) -> list[int]:
         if text[at] == text[length]:
             length += 1
         borders[at] = length
-    return borders
+    return tuple(borders)
