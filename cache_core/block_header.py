@@ -9,7 +9,7 @@ import hashlib
 import hmac
 import struct
 from dataclasses import dataclass
-from enum import Enum, IntFlag
+from enum import Enum, IntEnum
 
 from crc32c import crc32c
 
@@ -62,8 +62,8 @@ class BadBlockError(CacheError):
         self.reason = reason
 
 
-class Coding(IntFlag):
-    """What was done to a payload to get its body, in this order."""
+class Coding(IntEnum):
+    """Bits that say what was done to a payload to get its body, in this order."""
 
     RAW = 0
     QUANTIZED = 1
@@ -94,7 +94,7 @@ class Body:
 
     data: Buffer
     payload_bytes: int  # before any coding
-    coding: Coding = Coding.RAW
+    coding: int = Coding.RAW  # bits of Coding
     item_size: int = 1  # bytes of one element, for the codec
     nonce: bytes = NO_NONCE
 
@@ -104,7 +104,7 @@ class Envelope:
     """A header as it was read, its own checksum already proven."""
 
     header: BlockHeader  # without token ids where the body is encrypted
-    coding: Coding
+    coding: int  # bits of Coding
     header_bytes: int  # from the record's start to its body
     token_count: int
     item_size: int
@@ -182,7 +182,7 @@ def unpack(record: Buffer) -> Envelope:
     identity, parent, own = digests
     return Envelope(
         header=BlockHeader(identity, parent, own, tokens, group),
-        coding=Coding(coding),
+        coding=coding,
         header_bytes=size,
         token_count=count,
         item_size=item,
@@ -217,9 +217,13 @@ def verify(found: Envelope, body: Buffer, wanted: BlockHeader, mac_key: bytes | 
         proof = _mac(mac_key, found.signed, body)
         if not (found.coding & Coding.SIGNED and hmac.compare_digest(proof, found.mac)):
             raise BadBlockError(DropReason.FORGED)
-    same = (found.header.parent, found.header.key) == (wanted.parent, wanted.key)
-    same = same and found.token_count == len(wanted.tokens) // TOKEN_BYTES
-    if not same or (not found.coding & Coding.ENCRYPTED and found.header.tokens != wanted.tokens):
+    is_it = found.header
+    same = is_it.own == wanted.own and is_it.parent == wanted.parent and is_it.group == wanted.group
+    if found.coding & Coding.ENCRYPTED:
+        same = same and found.token_count == len(wanted.tokens) // TOKEN_BYTES
+    else:
+        same = same and is_it.tokens == wanted.tokens
+    if not same:
         raise BadBlockError(DropReason.WRONG_BLOCK)
 
 

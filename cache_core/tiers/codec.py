@@ -42,7 +42,8 @@ class Codec:
     def encode(self, header: BlockHeader, payload: memoryview) -> Body:
         """The body of one block. Without any coding it is the payload itself, not a copy."""
         data: Buffer = payload
-        coding, nonce, item_size = Coding.RAW, NO_NONCE, self.item_size
+        coding: int = Coding.RAW
+        nonce, item_size = NO_NONCE, self.item_size
         small = self.quantization.encode(payload) if self.quantization is not None else None
         if small is not None:
             data, coding, item_size = small, Coding.QUANTIZED, 1
