@@ -45,6 +45,19 @@ def test_a_prefix_survives_a_restart_on_disk(tmp_path: Path) -> None:
         assert after.tiers.stats()["disk"].hits == 4  # the first block was on the device already
 
 
+def test_a_block_that_is_damaged_on_disk_ends_what_comes_up(tmp_path: Path) -> None:
+    with world(tmp_path) as before:
+        warm(before)
+    segment = max((f for f in tmp_path.rglob("*") if f.is_file()), key=lambda f: f.stat().st_size)
+    content = bytearray(segment.read_bytes())
+    content[len(content) // 2] ^= 1
+    segment.write_bytes(content)
+    with world(tmp_path) as after:
+        assert after.fetch(PROMPT)
+        assert after.run(PROMPT) == 2 * BLOCK  # the third of five was hit
+        assert sum(after.tiers.stats()["disk"].drops.values()) == 1
+
+
 def test_other_weights_find_nothing_on_the_same_disk(tmp_path: Path) -> None:
     with world(tmp_path) as before:
         warm(before)

@@ -51,6 +51,21 @@ class AllTiers(RuleBasedStateMachine):
     def fetch_without_waiting(self, prompt: list[int], scope: str) -> None:
         self.it.tiers.prefetch(np.array(prompt, dtype=np.int32), scope)
 
+    @rule(prompt=prompts, scope=st.sampled_from(SCOPES), gone=st.integers(1, 6), lost=st.integers(0, 7))
+    def cool_down_and_come_back(self, prompt: list[int], scope: str, gone: int, lost: int) -> None:
+        """Used twice, partly evicted from the device and perhaps holed in the host; then wanted again."""
+        self.it.run(prompt, scope)
+        self.it.run(prompt, scope)
+        self.it.settle()
+        self.it.cache.evict(gone)
+        headers = self.it.tiers._chains.headers(scope, np.array(prompt, dtype=np.int32))
+        fetch = self.it.tiers.prefetch(np.array(prompt, dtype=np.int32), scope)
+        self.it.tiers.host.delete([header.key for header in headers[lost:]])
+        self.it.settle()
+        if fetch is not None:
+            assert not fetch.lease.live
+        self.it.run(prompt, scope)
+
     @rule(blocks=st.integers(1, 10))
     def evict(self, blocks: int) -> None:
         self.it.cache.evict(blocks)
