@@ -29,6 +29,8 @@ from engine_adapters.embedded.model_family import ModelFamily
 from engine_adapters.embedded.model_runner import ModelRunner
 from engine_adapters.embedded.models import ModelFolder, resolve_model
 from engine_adapters.embedded.models.chat_template import chat_template_text
+from engine_adapters.embedded.models.progress import stage
+from engine_adapters.embedded.preparations import check_device, no_progress_bars
 from engine_adapters.embedded.request_grammar import RequestGrammars
 from engine_adapters.embedded.sampling import GrammarCompiler
 from engine_adapters.embedded.tiering import Tiering
@@ -83,24 +85,25 @@ class EmbeddedAdapter(EngineAdapter):
         Raises:
             EngineError: the model cannot be found, read or run; the message says what to do.
         """
+        check_device(config.device)
         folder = resolve_model(
             config.model,
             cache_dir=config.cache_dir,
             progress=progress,
             trust_remote_code=config.trust_remote_code,
         )
-        progress(f"loading {folder.name}")
-        runner = ModelRunner.load(
-            folder.path,
-            device=config.device,
-            dtype=config.dtype,
-            kv_bytes=config.kv_bytes,
-            block_size=config.block_size,
-            trust_remote_code=config.trust_remote_code,
-            threads=config.threads,
-        )
-        progress("warming up")
-        runner.warm_up()
+        with stage(progress, f"loading {folder.name}"), no_progress_bars():
+            runner = ModelRunner.load(
+                folder.path,
+                device=config.device,
+                dtype=config.dtype,
+                kv_bytes=config.kv_bytes,
+                block_size=config.block_size,
+                trust_remote_code=config.trust_remote_code,
+                threads=config.threads,
+            )
+        with stage(progress, "warming up"):
+            runner.warm_up()
         return cls(folder, runner, config, chat_template)
 
     @staticmethod

@@ -10,14 +10,15 @@ from typing import Any
 
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig, PretrainedConfig
+from transformers.utils.logging import disable_progress_bar
 
 from cache_core.device_tier import LayerLayout
 from engine_adapters.embedded.attention import (
     ATTENTION_NAME,
-    STEP_KEYWORD,
     AttentionContext,
     LayerCall,
     ModelKeywords,
+    attending,
     register,
 )
 from engine_adapters.errors import EngineError
@@ -36,6 +37,7 @@ class LayerSpec:
     """What one attention layer keeps and sees."""
 
     layout: LayerLayout
+    heads: int  # query heads
     window: int | None  # tokens a query sees, itself included; None: all before it
 
 
@@ -51,6 +53,7 @@ def load_model(
     config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=trust_remote_code)
     refuse_by_config(config)
     register()
+    disable_progress_bar()
     model = AutoModelForCausalLM.from_pretrained(
         folder,
         config=config,
@@ -111,17 +114,17 @@ def probe_layers(model: torch.nn.Module) -> tuple[LayerSpec, ...]:
     name, text = str(config.model_type), config.get_text_config(decoder=True)
     device = next(model.parameters()).device
     probe = _Probe()
-    model(
-        input_ids=torch.zeros((1, 2), dtype=torch.long, device=device),
-        position_ids=torch.arange(2, device=device)[None],
-        use_cache=False,
-        **{STEP_KEYWORD: probe},
-    )
+    with attending(probe):
+        model(
+            input_ids=torch.zeros((1, 2), dtype=torch.long, device=device),
+            position_ids=torch.arange(2, device=device)[None],
+            use_cache=False,
+        )
     missing = sorted(set(range(text.num_hidden_layers)) - set(probe.calls))
     if missing or len(probe.calls) != text.num_hidden_layers:
         raise UnsupportedModelError(
-            f"{name}: of {text.num_hidden_layers} layers these do not attend through the attention interface: "
-            f"{missing or sorted(probe.calls)} (recurrent, convolutional, or an attention of their own)"
+            f"{name}: {missing or sorted(probe.calls)} of {text.num_hidden_layers} layers do not attend through "
+            "the attention interface (recurrent, convolutional, or an attention of their own)"
         )
     if probe.repeated:
         raise UnsupportedModelError(f"{name}: layers {sorted(probe.repeated)} attend more than once a step")
@@ -151,7 +154,7 @@ def _spec(text: Any, call: LayerCall, seen: ModelKeywords) -> LayerSpec:
     if window is None and kinds and kinds[call.layer] == "sliding_attention":
         window = text.sliding_window  # some models leave it to the mask alone
     layout = LayerLayout(call.key.shape[1], call.key.shape[3], call.value.shape[3])
-    return LayerSpec(layout, None if window is None else int(window))
+    return LayerSpec(layout, call.query.shape[1], None if window is None else int(window))
 
 
 def _refuse_hidden_windows(name: str, model: torch.nn.Module, text: Any, specs: Sequence[LayerSpec]) -> None:

@@ -2,7 +2,9 @@
 
 import inspect
 import logging
+import os
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +13,16 @@ import psutil
 import torch
 
 from cache_core.device_tier import DeviceTier, block_bytes
+from cache_core.native import NativeBuildError, SpanCopy, load_span_copy
 from engine_adapters.embedded.attention import (
-    STEP_KEYWORD,
     AttentionBackend,
     NativeBackend,
     Segment,
     Step,
     TorchBackend,
+    attending,
 )
+from engine_adapters.embedded.attention.choice import choose_gpu_backend
 from engine_adapters.embedded.fast_linear import speed_up_linears
 from engine_adapters.embedded.model_loading import (
     context_length,
@@ -26,6 +30,7 @@ from engine_adapters.embedded.model_loading import (
     load_model,
     probe_layers,
 )
+from engine_adapters.embedded.models import cache_dir
 from engine_adapters.embedded.native import load_native
 
 __all__ = ["ModelRunner", "Segment"]
@@ -65,13 +70,14 @@ class ModelRunner:
         per_block = block_bytes(layouts, block_size, dtype)
         if num_blocks is None:
             num_blocks = max(1, (_kv_budget(self.device) if kv_bytes is None else kv_bytes) // per_block)
-        self.kv = DeviceTier(layouts, num_blocks, block_size, dtype, self.device)
+        span_copy = _span_copy() if self.device.type == "cpu" else None
+        self.kv = DeviceTier(layouts, num_blocks, block_size, dtype, self.device, span_copy)
         config: Any = model.config
         self.context_length = min(context_length(config) or self.kv.num_slots, self.kv.num_slots)
         self.vocab_size = int(config.get_text_config(decoder=True).vocab_size)
         self.eos_token_ids = eos_token_ids(model, folder)
         self._keeps = "logits_to_keep" in inspect.signature(model.forward).parameters
-        self.backend = backend or _best_backend(model, dtype, self.device)
+        self.backend = backend or _best_backend(model, self.kv, [spec.heads for spec in specs])
 
     @classmethod
     def load(
@@ -143,23 +149,35 @@ class ModelRunner:
         tokens = np.concatenate([segment.tokens for segment in segments]).astype(np.int64)
         rows = torch.from_numpy(keep).to(self.device)
         extra: dict[str, Any] = {"logits_to_keep": rows} if self._keeps else {}
-        logits: torch.Tensor = self._model(
-            input_ids=torch.from_numpy(tokens).to(self.device)[None],
-            position_ids=torch.from_numpy(step.layout.positions).to(self.device)[None],
-            use_cache=False,
-            **extra,
-            **{STEP_KEYWORD: step},
-        ).logits[0]
+        with attending(step):
+            logits: torch.Tensor = self._model(
+                input_ids=torch.from_numpy(tokens).to(self.device)[None],
+                position_ids=torch.from_numpy(step.layout.positions).to(self.device)[None],
+                use_cache=False,
+                **extra,
+            ).logits[0]
         return (logits if self._keeps else logits[rows]).float()
 
 
-def _best_backend(model: torch.nn.Module, dtype: torch.dtype, device: torch.device) -> AttentionBackend:
-    """The native kernels where they serve, for the model's linear layers, too."""
-    library = load_native() if NativeBackend.serves(dtype, device) else None
+def _best_backend(model: torch.nn.Module, kv: DeviceTier, heads: Sequence[int]) -> AttentionBackend:
+    """The kernels that serve here; on a CPU for the model's linear layers, too."""
+    if kv.device.type == "cuda":
+        return choose_gpu_backend(kv, heads)
+    library = load_native() if NativeBackend.serves(kv.dtype, kv.device) else None
     if library is None:
         return TorchBackend()
     speed_up_linears(model, library)
     return NativeBackend(library)
+
+
+@cache
+def _span_copy() -> SpanCopy | None:
+    """The copy that moves scattered blocks to and from colder tiers at memory speed; None: torch does it."""
+    try:
+        return load_span_copy(cache_dir(os.environ) / "native")
+    except (NativeBuildError, OSError) as error:
+        _log.warning("no native copy, blocks move between tiers more slowly: %s", error)
+        return None
 
 
 def _position_config(model: torch.nn.Module, windows: Sequence[int | None]) -> dict[str, str]:

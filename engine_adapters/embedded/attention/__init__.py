@@ -2,10 +2,10 @@
 
 from engine_adapters.embedded.attention.interface import (
     ATTENTION_NAME,
-    STEP_KEYWORD,
     AttentionContext,
     LayerCall,
     ModelKeywords,
+    attending,
     register,
 )
 from engine_adapters.embedded.attention.native_backend import NativeBackend
@@ -15,7 +15,6 @@ from engine_adapters.embedded.attention.torch_backend import TorchBackend
 
 __all__ = [
     "ATTENTION_NAME",
-    "STEP_KEYWORD",
     "AttentionBackend",
     "AttentionContext",
     "LayerCall",
@@ -24,5 +23,6 @@ __all__ = [
     "Segment",
     "Step",
     "TorchBackend",
+    "attending",
     "register",
 ]

@@ -1,6 +1,9 @@
 """The function Transformers' models call in place of their own attention."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,7 +11,9 @@ import torch
 from transformers import AttentionInterface
 
 ATTENTION_NAME = "kvgate_paged"
-STEP_KEYWORD = "kvgate_step"  # the keyword under which a model's forward hands the context through
+
+# Not a keyword of the model's forward: some models hand none on to their attention.
+_current: ContextVar["AttentionContext"] = ContextVar("kvgate_attention_context")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +65,6 @@ def paged_attention(
     **keywords: Any,
 ) -> tuple[torch.Tensor, None]:
     """Write the new keys and values to the cache, then attend over the pages of each token's sequence."""
-    context: AttentionContext | None = keywords.pop(STEP_KEYWORD, None)
-    if context is None:
-        raise RuntimeError(f"{ATTENTION_NAME} attention was called outside of a model runner's step")
     call = LayerCall(
         layer=int(module.layer_idx),  # type: ignore[arg-type]
         query=query,
@@ -79,7 +81,17 @@ def paged_attention(
         sliding_window=sliding_window,
         unknown=_unknown_tensors(keywords),
     )
-    return context.attend(call, seen), None
+    return _current.get().attend(call, seen), None
+
+
+@contextmanager
+def attending(context: AttentionContext) -> Iterator[None]:
+    """Models called inside attend through `context`, on this thread."""
+    token = _current.set(context)
+    try:
+        yield
+    finally:
+        _current.reset(token)
 
 
 def _unknown_tensors(keywords: dict[str, Any]) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """Which keys are read once for which sequences.
 
 Sequences whose page tables begin with the same blocks see the same keys there, so those are read once for all
-of them (cascade attention). Sharing nests: a system prompt shared by all, a conversation shared by two of them.
+of them (cascade attention). Sharing nests: a system prompt shared by all, a conversation by two of them.
 """
 
 from collections.abc import Iterator, Sequence
