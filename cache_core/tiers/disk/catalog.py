@@ -120,9 +120,15 @@ class Catalog:
             self._scan(segment)
 
     def close(self) -> None:
-        """Write down the order of use and close the index."""
-        self.index.put_segments(self.rows(self.segments.values()))
-        self.index.close()
+        """Write down the order of use, and let go of every file."""
+        with self._lock:
+            rows = self.rows(self.segments.values())
+            self.segments.clear()
+            self._open.clear()
+        try:
+            self.index.put_segments(rows)
+        finally:
+            self.index.close()
 
     # Opening.
 

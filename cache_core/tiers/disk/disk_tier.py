@@ -158,6 +158,7 @@ class DiskTier(Tier):
                 return
             self._closed = True
             self._reader.close()
+            self._writer.seal()
             with suppress(IndexDamagedError, IndexFailedError):  # the next start repairs it
                 self._catalog.close()
             self._lock.release()
