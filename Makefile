@@ -46,7 +46,7 @@ test: setup-dev  ## set up, then run all tests
 .PHONY: check
 check: setup-dev  ## lint, format, types and the import contract
 	@failed=; \
-	for command in "ruff check ." "ruff format --check ." mypy lint-imports; do \
+	for command in "ruff check ." "ruff format --check ." mypy "lint-imports --no-logo"; do \
 		$(SAY) "$$command"; $(BIN)/$$command || failed="$$failed [$$command]"; \
 	done; \
 	[ -z "$$failed" ] || { $(SAY) "failed:$$failed"; exit 1; }
@@ -71,7 +71,8 @@ $(STAMPS)/venv:
 		"old: Python 3.11 or newer is needed. Run make PYTHON=python3.12, for example" >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { $(SAY) "$(PYTHON) cannot make virtual environments:" \
 		"install its venv package (Debian, Ubuntu: apt-get install python3-venv)" >&2; exit 1; }
-	@$(SAY) "creating a virtual environment in $(VENV) with $$($(PYTHON) --version)"
+	@$(SAY) "creating a virtual environment in $(VENV) with $$($(PYTHON) --version);" \
+		"this and what follows is done once and takes a minute or two"
 	@$(PYTHON) -m venv $(VENV)
 	@mkdir -p $(STAMPS) && touch $@
 

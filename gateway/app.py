@@ -56,6 +56,12 @@ def create_app_over(served: Served, settings: GatewaySettings | None = None) -> 
     return app
 
 
+_NO_SUCH_PATH = (
+    "There is nothing at this path; there are /v1/chat/completions, /v1/completions, /v1/models, /health and "
+    "/ready."
+)
+
+
 def _add_model_routes(app: FastAPI, routes: ModelRoutes) -> None:
     app.add_api_route("/health", routes.health, methods=["GET"])
     app.add_api_route("/ready", routes.ready, methods=["GET"])
@@ -72,7 +78,7 @@ async def _answer_api_error(_: Request, error: Exception) -> Response:
 async def _answer_http_exception(request: Request, raised: Exception) -> Response:
     error = cast(HTTPException, raised)
     told = {
-        404: ("There is nothing at this path.", "unknown_url"),
+        404: (_NO_SUCH_PATH, "unknown_url"),
         405: (f"{request.method} is not possible here.", "method_not_allowed"),
     }
     message, code = told.get(error.status_code, (str(error.detail), None))

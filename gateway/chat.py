@@ -15,13 +15,14 @@ from gateway.wire.chat_answer import WholeChat
 from gateway.wire.chat_body import ChatBody, check_chat, grammar, tool_options
 from gateway.wire.chat_stream import ChatStream
 from gateway.wire.sampling import sampling_params
-from gateway.wire.validation import validate
+from gateway.wire.validation import unknown_names, validate
 
 
 async def chat_job(body: Mapping[str, Any], size: int, context: JobContext, record: RequestRecord) -> Job:
     """Check, render and encode a chat; raises ApiError for everything that is wrong with it."""
     chat = validate(ChatBody, body)
     record.model, record.stream = chat.model[:200], bool(chat.stream)
+    record.ignored = unknown_names(chat)
     backend = context.served.find(chat.model)
     check_chat(chat, context.settings)
     able = backend.capabilities()

@@ -18,7 +18,7 @@ from gateway.wire.completions_answer import WholeCompletion
 from gateway.wire.completions_body import DEFAULT_MAX_TOKENS, CompletionsBody, check_completions
 from gateway.wire.completions_stream import CompletionStream
 from gateway.wire.sampling import sampling_params
-from gateway.wire.validation import validate
+from gateway.wire.validation import unknown_names, validate
 
 
 async def completions_job(
@@ -27,6 +27,7 @@ async def completions_job(
     """Check and encode the prompts; raises ApiError for everything that is wrong with them."""
     wanted = validate(CompletionsBody, body)
     record.model, record.stream = wanted.model[:200], bool(wanted.stream)
+    record.ignored = unknown_names(wanted)
     backend = context.served.find(wanted.model)
     check_completions(wanted, context.settings)
     able = backend.capabilities()

@@ -1,14 +1,17 @@
 """Put the embedded engine and its prompt tokenizer together. Everything heavy is imported when it is called."""
 
 import importlib.util
-from collections.abc import Callable
+import os
+from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from engine_adapters.embedded.config import EmbeddedConfig
+from engine_adapters.embedded.models.progress import stage
 from gateway.served import Backend
 
+_SPINS = "1000"  # some tens of microseconds: longer than the way from one operation to the next
 _NEEDED = ("torch", "transformers", "safetensors", "gguf", "llguidance", "psutil")
 
 
@@ -26,6 +29,16 @@ def missing_packages() -> list[str]:
     return [name for name in _NEEDED if importlib.util.find_spec(name) is None]
 
 
+def set_thread_waits(environ: MutableMapping[str, str]) -> None:
+    """Let PyTorch's threads sleep soon when they wait for each other; has an effect before PyTorch is imported.
+
+    GNU OpenMP spins for milliseconds instead. Where another process wants the CPU, the spinning thread keeps the one
+    it waits for from running, and each of some hundred waits a token takes a time slice of the scheduler.
+    """
+    if not {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & environ.keys():
+        environ["GOMP_SPINCOUNT"] = _SPINS
+
+
 def load_embedded(options: EmbeddedOptions, progress: Callable[[str], None]) -> Backend:
     """Load the model; takes seconds, so call it off the event loop.
 
@@ -33,8 +46,10 @@ def load_embedded(options: EmbeddedOptions, progress: Callable[[str], None]) -> 
         EngineError, CanonError: the model or its template cannot be used; the message says what to do.
         OSError: the template file cannot be read.
     """
-    from canon.tokens import PromptTokenizer
-    from engine_adapters.embedded.adapter import EmbeddedAdapter
+    set_thread_waits(os.environ)
+    with stage(progress, "importing PyTorch and Transformers"):
+        from canon.tokens import PromptTokenizer
+        from engine_adapters.embedded.adapter import EmbeddedAdapter
 
     template = None if options.chat_template is None else options.chat_template.read_text("utf-8")
     engine = EmbeddedAdapter.load(options.engine, progress, template)

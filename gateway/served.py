@@ -46,8 +46,9 @@ class Served:
     def find(self, model: str) -> Backend:
         """The backend of `model`; raises EngineNotReadyError, or ApiError 404 for another name."""
         backend = self.current()
-        if model != backend.capabilities().model:
-            message = f"The model '{model[:200]}' does not exist here."
+        able = backend.capabilities()
+        if model != able.model:
+            message = f"The model '{model[:200]}' does not exist here; this server has '{able.model}'."
             raise ApiError(404, message, param="model", code="model_not_found")
         return backend
 

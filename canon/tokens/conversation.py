@@ -59,7 +59,11 @@ class ConversationForm:
         if not tools:
             return None
         if not self._traits.takes_tools:
-            raise TemplateError("this model's chat template takes no tools", "tools")
+            raise TemplateError(
+                "this model's chat template takes no tools: serve a model that was made for them, such as "
+                "Qwen/Qwen3-0.6B, or give a template of your own with --chat-template",
+                "tools",
+            )
         if not isinstance(tools, Sequence) or not all(isinstance(tool, Mapping) for tool in tools):
             raise TemplateError("tools must be a list of objects", "tools")
         return [copy.copy(tool, f"tools[{i}]") for i, tool in enumerate(tools)]

@@ -24,6 +24,7 @@ class RequestRecord:
     status: int | None = None  # HTTP status sent; 499 when the client left first
     outcome: str = "ok"  # or: refused, failed, aborted, client_gone
     model: str | None = None
+    ignored: str | None = None  # names in the body which nothing reads, typing errors among them
     stream: bool | None = None
     prompt_tokens: int | None = None
     cached_tokens: int | None = None
@@ -44,6 +45,7 @@ class RequestRecord:
             "status": self.status,
             "outcome": self.outcome,
             "model": self.model,
+            "ignored": self.ignored,
             "stream": self.stream,
             "prompt_tokens": self.prompt_tokens,
             "cached_tokens": self.cached_tokens,

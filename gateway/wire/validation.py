@@ -1,5 +1,6 @@
 """pydantic's findings, said the way the OpenAI API says them."""
 
+import re
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
@@ -9,6 +10,8 @@ from pydantic_core import ErrorDetails
 from gateway.errors import ApiError, invalid
 
 _MAX_PARAM = 200  # characters; a client may choose a key of any length
+_MAX_NAMES = 5  # unknown ones in a log line
+_NAME = re.compile(r"[A-Za-z0-9_]{1,40}")
 
 
 class WireModel(BaseModel):
@@ -27,6 +30,16 @@ def validate(model: type[Model], body: Mapping[str, Any]) -> Model:
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         raise _refusal(first) from None
+
+
+def unknown_names(body: WireModel) -> str | None:
+    """Names at the top of a body which nothing here reads, for a log line; None where all are known.
+
+    At most five, and none that could be text instead of a name.
+    """
+    names = sorted(name if _NAME.fullmatch(name) else "?" for name in body.model_extra or ())
+    shown = ",".join(names[:_MAX_NAMES])
+    return f"{shown},..." if len(names) > _MAX_NAMES else shown or None
 
 
 def _refusal(finding: ErrorDetails) -> ApiError:

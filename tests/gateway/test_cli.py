@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from gateway.cli import app
+from gateway.embedded import set_thread_waits
 from gateway.listener import ListenError, is_loopback, listen, url_of
 from tests.requirements import require
 
@@ -55,8 +56,16 @@ def test_version_is_one_line() -> None:
         ["serve", "--no-such"],
         ["nothing"],
         ["serve", "--device", "x"],
+        ["serve", "--dtype", "x"],
     ],
-    ids=["port too high", "port is a word", "unknown option", "unknown command", "unknown device"],
+    ids=[
+        "port too high",
+        "port is a word",
+        "unknown option",
+        "unknown command",
+        "unknown device",
+        "unknown dtype",
+    ],
 )
 def test_bad_options_exit_with_2(arguments: list[str]) -> None:
     assert CliRunner().invoke(app, arguments).exit_code == 2
@@ -85,6 +94,31 @@ def test_missing_packages_of_the_embedded_engine_are_named(monkeypatch: pytest.M
     shown = CliRunner().invoke(app, ["serve", "--port", "0"])
     assert shown.exit_code == 1
     assert "pip install 'kvgate[embedded]'" in shown.output + shown.stderr
+
+
+def test_a_gpu_that_is_not_there_is_one_error_and_exit_1() -> None:
+    if pytest.importorskip("torch").cuda.is_available():
+        pytest.skip("there is a GPU here")
+    shown = run("serve", "--port", "0", "--device", "cuda")
+    assert shown.returncode == 1
+    assert "cuda cannot be used" in shown.stderr
+    assert "Traceback" not in shown.stderr
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({}, {"GOMP_SPINCOUNT": "1000"}),
+        ({"GOMP_SPINCOUNT": "7"}, {"GOMP_SPINCOUNT": "7"}),
+        ({"OMP_WAIT_POLICY": "active"}, {"OMP_WAIT_POLICY": "active"}),
+    ],
+    ids=["chosen", "the count is the operator's", "the policy is the operator's"],
+)
+def test_threads_spin_shortly_unless_the_operator_says_more(
+    before: dict[str, str], after: dict[str, str]
+) -> None:
+    set_thread_waits(before)
+    assert before == after
 
 
 @pytest.mark.parametrize(("host", "local"), [("127.0.0.1", True), ("localhost", True), ("0.0.0.0", False)])

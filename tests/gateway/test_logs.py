@@ -105,3 +105,17 @@ def test_a_line_stays_one_line_whatever_a_client_sends() -> None:
     assert "\x1b" not in line
     assert "stream=true status=200" in line
     assert orjson.loads(JsonFormatter().format(record))["model"] == 'a b\n"c"=\x1b[31m'
+
+
+def test_names_that_nothing_reads_are_told_and_never_text(server: Running, lines: Any) -> None:
+    server.http.post(CHAT, json=chat(temprature=0.1, max_token=5, **{f"{SECRET} and more": 1}))
+    wait_until(lines, "the line is written")
+    assert lines()[0]["ignored"] == "?,max_token,temprature"
+
+
+def test_many_unknown_names_are_cut_and_known_ones_are_not_told(server: Running, lines: Any) -> None:
+    server.http.post(CHAT, json=chat(**{f"x{i}": 1 for i in range(9)}))
+    server.http.post(CHAT, json=chat(temperature=0.1))
+    wait_until(lambda: len(lines()) == 2, "the lines are written")
+    assert lines()[0]["ignored"] == "x0,x1,x2,x3,x4,..."
+    assert "ignored" not in lines()[1]
