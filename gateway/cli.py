@@ -26,6 +26,15 @@ class Device(StrEnum):
     cuda = "cuda"
 
 
+class Dtype(StrEnum):
+    """Numbers of the weights and of the KV cache."""
+
+    auto = "auto"
+    float32 = "float32"
+    bfloat16 = "bfloat16"
+    float16 = "float16"
+
+
 class ControlTokens(StrEnum):
     """What special tokens typed inside a message are."""
 
@@ -64,19 +73,29 @@ def serve(
     ] = 8000,
     model: Annotated[
         str | None,
-        typer.Option(help="A Hugging Face name or a local folder.", show_default="SmolLM2-135M-Instruct"),
+        typer.Option(
+            help="A Hugging Face name (owner/model) or a local folder.", show_default="SmolLM2-135M-Instruct"
+        ),
     ] = None,
     served_model_name: Annotated[
         str | None, typer.Option(help="The name clients use.", show_default="the model's own")
     ] = None,
     device: Annotated[Device, typer.Option(help="Where the model runs.")] = Device.auto,
-    dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16, float16.")] = "auto",
+    dtype: Annotated[
+        Dtype, typer.Option(help="Numbers of weights and KV; auto: float32 on a CPU, else the model's own.")
+    ] = Dtype.auto,
     kv_cache_gib: Annotated[
         float | None,
-        typer.Option(min=0.001, help="Size of the KV pool.", show_default="from the free memory"),
+        typer.Option(
+            min=0.001, help="Memory for cached keys and values.", show_default="from the free memory"
+        ),
     ] = None,
-    block_size: Annotated[int, typer.Option(min=1, max=1024, help="Tokens a KV block.")] = 16,
-    threads: Annotated[int | None, typer.Option(min=1, help="CPU threads of the engine.")] = None,
+    block_size: Annotated[
+        int, typer.Option(min=1, max=1024, help="Tokens in a block, the unit of reuse.")
+    ] = 16,
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="CPU threads of the engine.", show_default="one a core")
+    ] = None,
     max_body_mib: Annotated[float, typer.Option(min=0.001, help="Largest request body.")] = 16,
     chat_template: Annotated[
         Path | None,
@@ -111,7 +130,7 @@ def serve(
         model=model,
         served_name=served_model_name,
         device=device.value,
-        dtype=dtype,
+        dtype=dtype.value,
         kv_bytes=None if kv_cache_gib is None else int(kv_cache_gib * 1024 * MIB),
         block_size=block_size,
         threads=threads,
