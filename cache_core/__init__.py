@@ -9,7 +9,7 @@ from cache_core.errors import (
     OutOfBlocksError,
     UnknownPolicyError,
 )
-from cache_core.eviction import LRU, EvictionPolicy
+from cache_core.eviction import LRU, EvictionPolicy, RetentionHints, RetentionLimits
 from cache_core.in_flight import InFlight
 from cache_core.lease import Lease
 from cache_core.prefix_cache import CopyBlocks, PrefixCache
@@ -29,5 +29,7 @@ __all__ = [
     "LeaseReleasedError",
     "OutOfBlocksError",
     "PrefixCache",
+    "RetentionHints",
+    "RetentionLimits",
     "UnknownPolicyError",
 ]

@@ -6,6 +6,7 @@ import numpy as np
 
 from cache_core.block_pool import Blocks
 from cache_core.errors import LeaseReleasedError
+from cache_core.eviction.hints import RetentionHints
 from cache_core.node import Node, Root
 from cache_core.tokens import Tokens
 
@@ -118,9 +119,12 @@ class Lease:
         """Whoever waits for this lease's prompt should not: it will not be computed, or not soon."""
         self._cache._abandon(self)
 
-    def release(self) -> None:
-        """Unpin everything; own blocks that were not committed are freed. A second call does nothing."""
-        self._cache._release(self)
+    def release(self, hints: RetentionHints | None = None) -> None:
+        """Unpin everything; own blocks that were not committed are freed. A second call does nothing.
+
+        `hints` say how long what it leaves in the cache should stay there, within the limits of its scope.
+        """
+        self._cache._release(self, hints)
 
     def close(self) -> None:
         """End its life and let go of its arrays. For the cache alone."""

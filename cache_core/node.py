@@ -9,6 +9,7 @@ from cache_core.tokens import Tokens
 
 if TYPE_CHECKING:
     from cache_core.eviction.history import Record
+    from cache_core.eviction.keeps import Retained
 
 
 class Node:
@@ -18,7 +19,17 @@ class Node:
     compares and joins at memory speed, is immutable, and numpy views it without a copy.
     """
 
-    __slots__ = ("blocks", "children", "label", "last_access", "leases", "parent", "queued", "record")
+    __slots__ = (
+        "blocks",
+        "children",
+        "label",
+        "last_access",
+        "leases",
+        "parent",
+        "queued",
+        "record",
+        "retained",
+    )
 
     def __init__(self, parent: "Node | None", label: bytes, blocks: bytes) -> None:
         self.parent = parent  # None: a root, or no longer in a tree
@@ -31,6 +42,7 @@ class Node:
             None  # the key under which the eviction policy holds an entry for this node
         )
         self.record: Record | None = None  # what the eviction policy knows of its last block, or of one below
+        self.retained: Retained | None = None  # what a hint was granted for the prefix that ends here
 
     @property
     def evictable(self) -> bool:

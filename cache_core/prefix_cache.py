@@ -1,11 +1,19 @@
 """The facade: one prefix cache over a block pool, a prefix index and an eviction policy."""
 
+import time
 from collections.abc import Callable
 from threading import Lock
 
 from cache_core.block_pool import BlockPool, Blocks
 from cache_core.errors import LeaseError, OutOfBlocksError
-from cache_core.eviction import DEFAULT_POLICY, EvictionPolicy, policy_named
+from cache_core.eviction import (
+    DEFAULT_POLICY,
+    EvictionPolicy,
+    RetentionHints,
+    RetentionLimits,
+    policy_named,
+)
+from cache_core.eviction.retention import Retention
 from cache_core.in_flight import InFlight, InFlightTable
 from cache_core.integrity import check
 from cache_core.lease import Lease
@@ -24,6 +32,7 @@ class PrefixCache:
 
     Token arguments are int32 arrays [n]. `copy_blocks` copies the bytes when a fork needs a partial block of
     its own; None where there are no bytes. It is called under the cache's lock and must not call the cache.
+    `policy` ranks what goes first, within `limits` for what hints of requests may keep; `clock` gives seconds.
     """
 
     def __init__(
@@ -31,10 +40,13 @@ class PrefixCache:
         pool: BlockPool,
         policy: str | EvictionPolicy = DEFAULT_POLICY,
         copy_blocks: CopyBlocks | None = None,
+        limits: RetentionLimits | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.block_size = pool.block_size
         self._pool = pool
-        self._policy = policy_named(policy) if isinstance(policy, str) else policy
+        ranking = policy_named(policy) if isinstance(policy, str) else policy
+        self._policy = Retention(ranking, limits or RetentionLimits(), clock)
         self._policy.bind(pool.num_blocks, pool.block_size)
         self._copy_blocks = copy_blocks
         self._index = PrefixIndex(pool.block_size)
@@ -126,7 +138,7 @@ class PrefixCache:
     def stats(self) -> CacheStats:
         """Where the blocks are now, and what happened since the start."""
         with self._lock:
-            return self._counters.snapshot(self._pool, self._index, len(self._leases))
+            return self._counters.snapshot(self._pool, self._index, self._policy, len(self._leases))
 
     def check_integrity(self) -> None:
         """Prove that every block is in exactly one place and every count is right. Slow; for tests.
@@ -219,7 +231,7 @@ class PrefixCache:
             lease.require_live()
             self._withdraw(lease)
 
-    def _release(self, lease: Lease) -> None:
+    def _release(self, lease: Lease, hints: RetentionHints | None) -> None:
         with self._lock:
             if not lease.live:
                 return
@@ -228,14 +240,20 @@ class PrefixCache:
             self._pool.release(lease.own_blocks())
             self._now += 1
             self._index.unpin(lease.node, self._now)
-            if lease.used and lease.indexed and not lease.root.detached:
-                self._policy.accessed(lease.node, lease.indexed_tokens(), lease.scope)
-            lease.close()
             if lease.root.detached:
                 self._forget([lease.node])
             else:
+                self._remember(lease, hints)
                 self._settle(lease.node)
+            lease.close()
             self._index.drop_if_empty(lease.root)
+
+    def _remember(self, lease: Lease, hints: RetentionHints | None) -> None:
+        """Tell the policy what the path of a lease was used for."""
+        if lease.used and lease.indexed:
+            self._policy.accessed(lease.node, lease.indexed_tokens(), lease.scope)
+        if hints is not None and lease.indexed:
+            self._policy.retain(lease.node, lease.scope, lease.indexed, hints)
 
     def _settle(self, node: Node) -> None:
         """A path is less pinned than before: its end may be evicted, its chains may be joined."""
@@ -278,6 +296,7 @@ class PrefixCache:
             while node.evictable and node.parent is not None:
                 above = node.parent
                 freed += self._pool.release(self._index.trim(node, node.num_blocks))
+                self._policy.removed(node)
                 node = above
             self._removed_below(node)
         self._count_evicted(freed)

@@ -128,9 +128,9 @@ class PrefixIndex:
 
         Nobody can where the same leases pin both (a lease pins its whole path, so equal counts say that) and
         both were used last at the same time, so that eviction order stays exact. The child keeps its
-        identity, because leases end at it.
+        identity, because leases end at it. A node whose end a hint was granted for stays as it is.
         """
-        if node.parent is None or not node.children or len(node.children) != 1:
+        if node.parent is None or not node.children or len(node.children) != 1 or node.retained is not None:
             return node
         child = next(iter(node.children.values()))
         fits = len(node.label) + len(child.label) <= _MAX_LABEL
@@ -179,7 +179,7 @@ class PrefixIndex:
             self._roots.pop(root.scope, None)
 
     def _can_grow(self, node: Node, more: int) -> bool:
-        only_ours = node.leases == 1 and not node.children
+        only_ours = node.leases == 1 and not node.children and node.retained is None
         return node.parent is not None and only_ours and len(node.label) + more <= _MAX_GROWN
 
     def _walk(self, node: Node, tokens: Tokens) -> tuple[Node, int, Node | None, int]:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from cache_core.block_pool import BlockPool
+from cache_core.eviction.retention import Retention
 from cache_core.prefix_index import PrefixIndex
 
 
@@ -22,6 +23,9 @@ class CacheStats:
     hits: int  # acquires that matched at least one block
     prompt_tokens: int  # summed over acquires
     matched_tokens: int  # summed over acquires
+    kept: int  # blocks of prefixes that hints keep; what several have in common counts for each
+    keeps_refused: int  # wishes to keep a prefix that were over a limit
+    keeps_overruled: int  # kept prefixes that gave way because a request had no other room
 
 
 class Counters:
@@ -43,8 +47,8 @@ class Counters:
         self.prompt_tokens += prompt
         self.matched_tokens += matched
 
-    def snapshot(self, pool: BlockPool, index: PrefixIndex, leases: int) -> CacheStats:
-        """These counts together with the state of `pool` and `index`."""
+    def snapshot(self, pool: BlockPool, index: PrefixIndex, retention: Retention, leases: int) -> CacheStats:
+        """These counts together with the state of the cache's parts."""
         return CacheStats(
             total=pool.num_blocks,
             free=pool.free_count,
@@ -58,4 +62,7 @@ class Counters:
             hits=self.hits,
             prompt_tokens=self.prompt_tokens,
             matched_tokens=self.matched_tokens,
+            kept=retention.kept_blocks,
+            keeps_refused=retention.refused,
+            keeps_overruled=retention.overruled,
         )

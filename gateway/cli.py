@@ -16,6 +16,8 @@ app = typer.Typer(
 )
 bench = typer.Typer(help="Tables of figures, each against its peer in the same run.", no_args_is_help=True)
 app.add_typer(bench, name="bench")
+sim = typer.Typer(help="Policies side by side over a trace of real traffic.", no_args_is_help=True)
+app.add_typer(sim, name="sim")
 
 
 class Device(StrEnum):
@@ -160,6 +162,27 @@ def bench_ttft(
         _refuse(f"The benchmark needs {error.name}: pip install 'kvgate[embedded]'")
     if not ttft.main(json=json, quick=quick, threads=threads):
         raise typer.Exit(1)
+
+
+@sim.command("evict")
+def sim_evict(
+    trace: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="JSON Lines with hash_ids.")],
+    policy: Annotated[
+        list[str], typer.Option(help="opt, adaptive_lrfu, lru, lru_k, cost or all; may be repeated.")
+    ],
+    blocks: Annotated[list[int], typer.Option(min=1, help="Capacity in blocks; may be repeated.")],
+    block_size: Annotated[int, typer.Option(min=1, help="Tokens a block; a trace has 512.")] = 512,
+    json: Annotated[bool, typer.Option("--json", help="JSON on stdout: an object, or a list.")] = False,
+) -> None:
+    """Block hit rates of eviction policies over the real cache, without bytes, against the optimum."""
+    from bench.sim import evict
+    from bench.sim.trace import TraceError
+    from cache_core.errors import UnknownPolicyError
+
+    try:
+        evict.main(trace, policy, blocks, block_size=block_size, json=json)
+    except (TraceError, UnknownPolicyError) as error:
+        _refuse(str(error))
 
 
 def _refuse(message: str) -> NoReturn:

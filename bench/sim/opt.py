@@ -1,6 +1,6 @@
 """What no policy can beat: Belady's choice, which knows the future, and does not cache what is not worth it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 
 from bench.sim.trace import Ids
@@ -8,14 +8,21 @@ from bench.sim.trace import Ids
 _NEVER = 1 << 60
 
 
-def optimal_hits(requests: Sequence[Ids], capacity: int) -> int:
+def optimal_hits(
+    requests: Sequence[Ids], capacity: int, progress: Callable[[int, int], None] | None = None
+) -> int:
     """Blocks that hit when the leaf needed again last goes first, unless the new block is needed later still.
 
     A child is never needed before its parent, so leaf-first costs the optimum nothing.
     """
     paths = [ids.tolist() for ids in requests]
     cache = _Belady(capacity)
-    return sum(cache.request(path, after) for path, after in zip(paths, _next_uses(paths), strict=True))
+    hits = 0
+    for number, (path, after) in enumerate(zip(paths, _next_uses(paths), strict=True)):
+        hits += cache.request(path, after)
+        if progress is not None and number % 256 == 0:
+            progress(number, len(paths))
+    return hits
 
 
 def _next_uses(paths: Sequence[list[int]]) -> list[list[int]]:

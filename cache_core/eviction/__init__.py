@@ -2,6 +2,7 @@
 
 from cache_core.eviction.adaptive_lrfu import AdaptiveLRFU
 from cache_core.eviction.cost import BlockCost, Cost
+from cache_core.eviction.hints import RetentionHints, RetentionLimits
 from cache_core.eviction.lru import LRU
 from cache_core.eviction.lru_k import LRUK
 from cache_core.eviction.policy import EvictionPolicy
@@ -16,5 +17,7 @@ __all__ = [
     "BlockCost",
     "Cost",
     "EvictionPolicy",
+    "RetentionHints",
+    "RetentionLimits",
     "policy_named",
 ]

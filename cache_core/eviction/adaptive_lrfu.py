@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from math import log2
 
-from cache_core.eviction.block_hash import BlockHash
 from cache_core.eviction.history import History, Record
 from cache_core.eviction.recorded import RecordedPolicy, current
 from cache_core.eviction.shadow import ShadowCache
+from cache_core.eviction.short_hash import ShortHash
 from cache_core.node import Node
 from cache_core.tokens import Tokens
 
@@ -36,7 +36,8 @@ class AdaptiveLRFU(RecordedPolicy):
             raise ValueError("half-lives are positive and ascending")
         super().__init__()
         self.half_lives = tuple(half_lives)
-        self.chosen = 0  # index of the half-life in force
+        # index of the half-life in force; before the first vote the one nearest to a capacity's worth
+        self.chosen = min(range(len(half_lives)), key=lambda i: abs(log2(half_lives[i])))
         self._vote_every = vote_every
         self._votes = [0.0] * len(half_lives)
         self._now = 0.0
@@ -45,7 +46,7 @@ class AdaptiveLRFU(RecordedPolicy):
     def bind(self, num_blocks: int, block_size: int) -> None:
         count = len(self.half_lives)
         self._capacity = num_blocks
-        self._hash = BlockHash(block_size)
+        self._hash = ShortHash(block_size)
         self._history = History((1 + GHOSTS) * num_blocks, [_NEVER] * count, count)
         self._shadows = [ShadowCache(num_blocks, i, self._history) for i in range(count)]
 
@@ -74,10 +75,10 @@ class AdaptiveLRFU(RecordedPolicy):
     def _score_up(self, path: Sequence[Record]) -> None:
         times = [self._now / half_life for half_life in self.half_lives]
         for record in path:
-            record.values = [
-                now + log2(1.0 + 2.0 ** (score - now)) if score - now > _NEGLIGIBLE else now
-                for score, now in zip(record.values, times, strict=True)
-            ]
+            scores = record.values
+            for i, now in enumerate(times):
+                behind = scores[i] - now
+                scores[i] = now + log2(1.0 + 2.0**behind) if behind > _NEGLIGIBLE else now
 
     def _vote(self) -> None:
         best = max(range(len(self._votes)), key=lambda i: (self._votes[i], i == self.chosen, -i))

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from cache_core.eviction.block_hash import BlockHash
 from cache_core.eviction.history import History
-from cache_core.eviction.recorded import RecordedPolicy, current
+from cache_core.eviction.recorded import RecordedPolicy, current, end_of
+from cache_core.eviction.short_hash import ShortHash
 from cache_core.node import Node
 from cache_core.tokens import Tokens
 
@@ -43,13 +43,14 @@ class Cost(RecordedPolicy):
 
     def bind(self, num_blocks: int, block_size: int) -> None:
         self._block_size = block_size
-        self._hash = BlockHash(block_size)
+        self._hash = ShortHash(block_size)
         self._history = History((1 + GHOSTS) * num_blocks, [0.0, 0.0])  # base at the last use; uses
 
     def accessed(self, node: Node, tokens: Tokens, scope: str) -> None:
         path = self._history.path(scope, self._hash(tokens))
         for record in path:
-            record.values = [self._base, record.values[1] + 1]
+            record.values[0] = self._base
+            record.values[1] += 1
         self._history.settle(path)
         self._note(node, path)
 
@@ -64,4 +65,6 @@ class Cost(RecordedPolicy):
         if record is None:
             return self._base
         base, uses = record.values
-        return base + uses * self._cost.per_byte(record.start * self._block_size, self._block_size)
+        # of its last block; those before it are worth less, so the rest of the record goes right after it
+        depth = (end_of(node) - 1) * self._block_size
+        return base + uses * self._cost.per_byte(depth, self._block_size)

@@ -1,12 +1,13 @@
 """What is remembered of prefixes, cached or not: a radix tree over hashes of blocks, bounded in blocks."""
 
+from array import array
 from collections.abc import Sequence
 from heapq import heappop, heappush, heapreplace
 from itertools import count
 
 import numpy as np
 
-from cache_core.eviction.block_hash import KEY_BYTES
+from cache_core.eviction.short_hash import KEY_BYTES
 from cache_core.tokens import common_prefix
 
 _SHORT = 32  # records of a path that are worth keeping apart however alike they are
@@ -17,7 +18,8 @@ class Record:
     """Consecutive blocks of a prefix that were always used together, and what is known of them.
 
     `values` belong to the policy. `resident[i]` and `below[i]` belong to shadow cache i: how many of these
-    blocks, from the first, it holds, and below how many child records it holds blocks.
+    blocks, from the first, it holds, and of how many child records it holds blocks. There are many records,
+    so all three take as few bytes as Python allows; leaves share one `below`, of zeros.
     """
 
     __slots__ = (
@@ -30,12 +32,18 @@ class Record:
         "parent",
         "queued",
         "resident",
+        "serial",
         "start",
         "values",
     )
 
     def __init__(
-        self, parent: "Record | None", keys: bytes, start: int, values: list[float], shadows: int
+        self,
+        parent: "Record | None",
+        keys: bytes,
+        start: int,
+        values: "array[float]",
+        nothing: tuple[int, ...],
     ) -> None:
         self.parent = (
             parent  # None: the root of a scope. A dropped record keeps it, for those who point to it
@@ -44,9 +52,10 @@ class Record:
         self.start = start  # blocks above it
         self.children: dict[bytes, Record] | None = None
         self.values = values
+        self.serial = 0  # order of creation; breaks ties in heaps
         self.last = 0  # access count of the history when it was last used
-        self.resident = [0] * shadows
-        self.below = [0] * shadows
+        self.resident = array("i", nothing)
+        self.below: list[int] | tuple[int, ...] = nothing
         self.holders = 0  # shadows that hold any of its blocks
         self.queued = False  # an entry to forget it exists
         self.dropped = False
@@ -54,6 +63,16 @@ class Record:
     @property
     def num_blocks(self) -> int:
         return len(self.keys) // KEY_BYTES
+
+    @property
+    def held(self) -> int:
+        """Leading blocks that a shadow cache holds."""
+        return max(self.resident, default=0) if self.holders else 0
+
+    @property
+    def forgettable(self) -> bool:
+        """Whether nothing is below its last block and no shadow cache holds that."""
+        return not self.children and self.held < self.num_blocks
 
 
 class History:
@@ -65,11 +84,11 @@ class History:
 
     def __init__(self, limit: int, initial: Sequence[float], shadows: int = 0) -> None:
         self._limit = limit
-        self._initial = list(initial)
-        self._shadows = shadows
+        self._initial = array("d", initial)
+        self._nothing = (0,) * shadows
         self._roots: dict[str, Record] = {}
         self._forgettable: list[tuple[int, int, Record]] = []
-        self._arrival = count()
+        self._serials = count()
         self.blocks = 0
         self.accesses = 0
 
@@ -81,7 +100,7 @@ class History:
         self.accesses += 1
         root = self._roots.get(scope)
         if root is None:
-            root = self._roots[scope] = Record(None, b"", 0, [], 0)
+            root = self._roots[scope] = Record(None, b"", 0, self._initial, self._nothing)
         path = self._known(root, keys)
         end = path[-1].start + path[-1].num_blocks if path else 0
         if end * KEY_BYTES < len(keys):
@@ -95,24 +114,25 @@ class History:
     def settle(self, path: list[Record]) -> None:
         """All that had to be noted about the newest path is: forget what is too much."""
         if path:
-            self.forgettable(path[-1])
+            self.consider(path[-1])
         while self.blocks > self._limit and self._forgettable:
             last, _, record = self._forgettable[0]
-            if record.dropped or record.children or record.holders:
+            if record.dropped or not record.forgettable:
                 heappop(self._forgettable)
                 record.queued = False
             elif record.last != last:
-                heapreplace(self._forgettable, (record.last, next(self._arrival), record))
+                heapreplace(self._forgettable, (record.last, record.serial, record))
             else:
                 heappop(self._forgettable)
+                record.queued = False
                 self._drop(record)
 
-    def forgettable(self, record: Record) -> None:
-        """`record` may have become one that nothing is below and no shadow cache holds."""
-        if record.children or record.holders or record.queued or record.parent is None:
+    def consider(self, record: Record) -> None:
+        """Some of `record` may be forgettable now."""
+        if record.queued or record.parent is None or not record.forgettable:
             return
         record.queued = True
-        heappush(self._forgettable, (record.last, next(self._arrival), record))
+        heappush(self._forgettable, (record.last, record.serial, record))
 
     def forget(self, scope: str) -> list[Record]:
         """Drop all records of a scope at once; returns them."""
@@ -142,8 +162,9 @@ class History:
         return path
 
     def _add(self, parent: Record, keys: bytes, start: int) -> Record:
-        record = Record(parent, keys, start, list(self._initial), self._shadows)
+        record = Record(parent, keys, start, self._initial[:], self._nothing)
         _children(parent)[keys[:KEY_BYTES]] = record
+        record.serial = next(self._serials)
         self.blocks += record.num_blocks
         return record
 
@@ -151,18 +172,18 @@ class History:
         """Cut `record` after `at` blocks; returns the upper part. `record` becomes the lower part."""
         parent, cut = record.parent, at * KEY_BYTES
         assert parent is not None, "roots have no blocks"
-        upper = Record(parent, record.keys[:cut], record.start, list(record.values), self._shadows)
-        upper.last = record.last
+        upper = Record(parent, record.keys[:cut], record.start, record.values[:], self._nothing)
+        upper.last, upper.serial = record.last, next(self._serials)
         _children(parent)[upper.keys[:KEY_BYTES]] = upper
         record.keys, record.start, record.parent = record.keys[cut:], record.start + at, upper
         upper.children = {record.keys[:KEY_BYTES]: record}
+        upper.below = [int(held > at) for held in record.resident]
         for i, held in enumerate(record.resident):
             upper.resident[i] = min(held, at)
-            upper.below[i] = int(held > at)
             record.resident[i] = max(held - at, 0)
         upper.holders = record.holders
         record.holders = sum(map(bool, record.resident))
-        self.forgettable(record)
+        self.consider(record)
         return upper
 
     def _coarsened(self, path: list[Record]) -> list[Record]:
@@ -179,15 +200,21 @@ class History:
         return kept
 
     def _drop(self, record: Record) -> None:
+        """Forget a record, or what of it no shadow cache holds."""
+        kept = record.held
+        if kept:
+            self.blocks -= record.num_blocks - kept
+            record.keys = record.keys[: kept * KEY_BYTES]
+            return
         parent = record.parent
         assert parent is not None, "roots are not dropped"
         del _children(parent)[record.keys[:KEY_BYTES]]
         record.dropped = True
         self.blocks -= record.num_blocks
         if not parent.children:
-            parent.children = None
+            parent.children, parent.below = None, self._nothing
             if parent.parent is not None:
-                self.forgettable(parent)
+                self.consider(parent)
 
 
 def _join(upper: Record, lower: Record) -> None:
@@ -206,7 +233,7 @@ def _join(upper: Record, lower: Record) -> None:
 
 def _children(record: Record) -> dict[bytes, Record]:
     if record.children is None:
-        record.children = {}
+        record.children, record.below = {}, list(record.below)
     return record.children
 
 

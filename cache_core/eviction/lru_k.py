@@ -1,8 +1,8 @@
 """LRU-K: the prefix whose K-th last use is longest ago goes first, remembered beyond its eviction."""
 
-from cache_core.eviction.block_hash import BlockHash
 from cache_core.eviction.history import History
 from cache_core.eviction.recorded import RecordedPolicy, current
+from cache_core.eviction.short_hash import ShortHash
 from cache_core.node import Node
 from cache_core.tokens import Tokens
 
@@ -25,14 +25,15 @@ class LRUK(RecordedPolicy):
         self._history = History(0, [])
 
     def bind(self, num_blocks: int, block_size: int) -> None:
-        self._hash = BlockHash(block_size)
+        self._hash = ShortHash(block_size)
         self._history = History((1 + GHOSTS) * num_blocks, [_NEVER] * self._k)
 
     def accessed(self, node: Node, tokens: Tokens, scope: str) -> None:
         path = self._history.path(scope, self._hash(tokens))
         now = float(self._history.accesses)
         for record in path:
-            record.values = [*record.values[1:], now]
+            record.values.append(now)
+            del record.values[0]
         self._history.settle(path)
         self._note(node, path)
 

@@ -40,5 +40,8 @@ class EvictionPolicy(ABC):
     def evicted(self, node: Node, blocks: int) -> None:  # noqa: B027 - few policies learn from it
         """That many blocks were taken off the end of the victim `node`, for want of room."""
 
+    def removed(self, node: Node) -> None:  # noqa: B027 - most policies find out by themselves
+        """`node` left the tree in another way than as a victim."""
+
     def purged(self, scope: str) -> None:  # noqa: B027 - few policies remember scopes
         """Nothing may be remembered of this scope."""

@@ -30,7 +30,7 @@ class RecordedPolicy(EvictionPolicy):
         record = current(node)
         if record is None:
             return node.num_blocks
-        return min(node.num_blocks, _end(node) - record.start)
+        return min(node.num_blocks, end_of(node) - record.start)
 
     @abstractmethod
     def _score(self, node: Node) -> float:
@@ -50,14 +50,14 @@ def current(node: Node) -> Record | None:
     record = node.record
     if record is None:
         return None
-    end = _end(node)
+    end = end_of(node)
     while record.start >= end and record.parent is not None:
         record = record.parent
     node.record = record
     return record
 
 
-def _end(node: Node) -> int:
+def end_of(node: Node) -> int:
     """Blocks from the root to the end of `node`."""
     total = 0
     step: Node | None = node

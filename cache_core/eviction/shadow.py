@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from heapq import heapify, heappop, heappush, heapreplace
-from itertools import count
 
 from cache_core.eviction.history import History, Record
 
@@ -20,7 +19,6 @@ class ShadowCache:
         self._index = index
         self._history = history
         self._leaves: list[tuple[float, int, Record]] = []  # keys may be older than the records' values
-        self._arrival = count()
         self._tidy_at = _TIDY_FROM
         self.used = 0
 
@@ -58,7 +56,7 @@ class ShadowCache:
                 if not held:
                     record.holders += 1
                     if above is not None:
-                        above.below[i] += 1
+                        _count_below(above, i, 1)
                 record.resident[i] = wanted
                 self.used += wanted - held
             left -= wanted
@@ -68,14 +66,14 @@ class ShadowCache:
     def _shrink(self, now: int) -> None:
         i, leaves = self._index, self._leaves
         while self.used > self._capacity:
-            seen, arrival, record = leaves[0]
+            seen, _, record = leaves[0]
             held = record.resident[i]
             if record.dropped or not held or record.below[i] or record.last == now:
                 heappop(leaves)  # whoever makes it a leaf again queues it again
                 continue
             score = record.values[i]
             if score != seen:
-                heapreplace(leaves, (score, arrival, record))
+                heapreplace(leaves, (score, record.serial, record))
                 continue
             gone = min(held, self.used - self._capacity)
             self.used -= gone
@@ -83,18 +81,18 @@ class ShadowCache:
             if gone == held:
                 heappop(leaves)
                 self._emptied(record, now)
+            self._history.consider(record)
 
     def _emptied(self, record: Record, now: int) -> None:
         record.holders -= 1
-        self._history.forgettable(record)
         above = record.parent
         if above is not None and above.parent is not None:
-            above.below[self._index] -= 1
+            _count_below(above, self._index, -1)
             if not above.below[self._index] and above.last != now:
                 self._push(above)
 
     def _push(self, record: Record) -> None:
-        heappush(self._leaves, (record.values[self._index], next(self._arrival), record))
+        heappush(self._leaves, (record.values[self._index], record.serial, record))
         if len(self._leaves) > self._tidy_at:
             self._tidy()
 
@@ -105,6 +103,11 @@ class ShadowCache:
             for _, _, record in self._leaves
             if record.resident[i] and not record.below[i] and not record.dropped
         }
-        self._leaves = [(record.values[i], next(self._arrival), record) for record in alive.values()]
+        self._leaves = [(record.values[i], record.serial, record) for record in alive.values()]
         heapify(self._leaves)
         self._tidy_at = max(_TIDY_FROM, 2 * len(self._leaves))
+
+
+def _count_below(record: Record, index: int, change: int) -> None:
+    assert isinstance(record.below, list), "a record with children counts for itself"
+    record.below[index] += change

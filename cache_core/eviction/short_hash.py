@@ -7,7 +7,7 @@ from cache_core.tokens import Tokens
 KEY_BYTES = 8
 
 
-class BlockHash:
+class ShortHash:
     """Multilinear hash of the tokens of each block, mod 2**64, with odd random factors.
 
     Two different blocks collide with probability 2**-32 at most, whoever chose their tokens, and then only
