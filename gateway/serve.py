@@ -115,6 +115,7 @@ class Service:
             signal.signal(number, lambda *_: None)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(self._serve(listener))
+        gc.unfreeze()  # so that native libraries see their objects freed
         if self._loader.is_alive():
             # A model half loaded cannot be stopped, and waiting for it would hold up the exit.
             sys.stderr.flush()

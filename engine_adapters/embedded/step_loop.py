@@ -14,11 +14,11 @@ from engine_adapters.embedded.config import SchedulerLimits
 from engine_adapters.embedded.job import Done, EngineCounters, Job, Output
 from engine_adapters.embedded.model_runner import ModelRunner, Segment
 from engine_adapters.embedded.output.token_texts import token_texts
-from engine_adapters.embedded.sampling import SampledToken, Sampler
+from engine_adapters.embedded.sampling import GrammarLimitError, SampledToken, Sampler
 from engine_adapters.embedded.scheduler import Chunk, Scheduler, prefilled_tokens
 from engine_adapters.embedded.sequence import Sequence
 from engine_adapters.embedded.tiering import Tiering, reused_by_tier
-from engine_adapters.errors import EngineError, EngineFailureError
+from engine_adapters.errors import EngineError, EngineFailureError, InvalidRequestError
 
 log = logging.getLogger("kvgate.engine")
 
@@ -133,7 +133,7 @@ class StepLoop:
             if sequence.finished:  # its request failed with a choice before it
                 continue
             if isinstance(result, EngineError):
-                self._fail(self._jobs[sequence.request.request_id], result)
+                self._fail(self._jobs[sequence.request.request_id], _told(result))
             else:
                 self._try_take(sequence, result)
 
@@ -265,6 +265,15 @@ class StepLoop:
             self.scheduler.remove(sequence)
         del self._jobs[job.id]
         self._closed(job.request.sampling.n)
+
+
+def _told(error: EngineError) -> EngineError:
+    """What the client is told: a schema that costs too much is its own, and would fail again."""
+    if isinstance(error, GrammarLimitError):
+        return InvalidRequestError(
+            f"The schema is too complex to be followed: {error}.", param="response_format"
+        )
+    return error
 
 
 def _segment(chunk: Chunk) -> Segment:

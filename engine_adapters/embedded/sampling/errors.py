@@ -3,6 +3,7 @@
 EngineFailureError
 └── SamplingError      this sequence got no token
     └── GrammarError   its grammar's machine broke, or was fed a token the grammar forbids
+        └── GrammarLimitError   the grammar is too large to be followed to its end: the request is at fault
 """
 
 from engine_adapters.errors import EngineFailureError
@@ -14,3 +15,7 @@ class SamplingError(EngineFailureError):
 
 class GrammarError(SamplingError):
     """The grammar of one sequence failed."""
+
+
+class GrammarLimitError(GrammarError):
+    """The grammar of one sequence passed a bound of the grammar library while it was followed."""

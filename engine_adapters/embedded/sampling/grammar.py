@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from engine_adapters.base import GrammarSpec
-from engine_adapters.embedded.sampling.errors import GrammarError
+from engine_adapters.embedded.sampling.errors import GrammarError, GrammarLimitError
 from engine_adapters.embedded.sampling.schema_guard import check_embedded_schemas, check_schema, on_deep_stack
 from engine_adapters.errors import InvalidRequestError
 
@@ -50,7 +50,8 @@ class GrammarMatcher:
         """Which tokens may come next: bit i (little end first) of shape [bytes] belongs to token i.
 
         Raises:
-            GrammarError: the grammar's machine gave up, for example at one of its limits.
+            GrammarLimitError: the grammar's machine gave up at one of its limits.
+            GrammarError: it takes no question at all.
         """
         words = np.zeros(self._words, np.uint32)
         try:
@@ -71,7 +72,7 @@ class GrammarMatcher:
 
     def _check(self) -> None:
         if self._machine.is_error():
-            raise GrammarError(f"the grammar failed: {_reason(self._machine)}")
+            raise GrammarLimitError(f"the grammar cannot be followed further: {_reason(self._machine)}")
 
 
 class GrammarCompiler:

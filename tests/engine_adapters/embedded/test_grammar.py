@@ -13,6 +13,7 @@ from engine_adapters.base import GrammarSpec, SamplingParams
 from engine_adapters.embedded.sampling import (
     GrammarCompiler,
     GrammarError,
+    GrammarLimitError,
     GrammarMatcher,
     SampledToken,
     Sampler,
@@ -107,6 +108,16 @@ def test_a_forbidden_token_is_an_error_and_stays_one(compiler: GrammarCompiler) 
     assert state.grammar is not None
     with pytest.raises(GrammarError):
         state.grammar.mask()
+
+
+def test_a_grammar_that_grows_past_a_limit_on_the_way_says_so(
+    compiler: GrammarCompiler, tokenizer: Tokenizer
+) -> None:
+    schema = {"type": "integer", "multipleOf": 10007, "minimum": -123456789, "maximum": 9876543210}
+    matcher = compile_schema(compiler, schema)
+    feed(matcher, tokenizer, "1")
+    with pytest.raises(GrammarLimitError):
+        matcher.mask()
 
 
 def test_a_broken_grammar_fails_its_own_row_only(compiler: GrammarCompiler, tokenizer: Tokenizer) -> None:

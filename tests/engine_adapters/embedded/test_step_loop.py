@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from engine_adapters.embedded.model_runner import Segment
-from engine_adapters.errors import EngineFailureError
+from engine_adapters.embedded.sampling import GrammarLimitError, SamplingError
+from engine_adapters.errors import EngineFailureError, InvalidRequestError
 from tests.engine_adapters.embedded.engine_harness import Harness, random_tokens, running
 
 
@@ -87,3 +88,16 @@ def test_choices_reuse_what_their_request_found_and_not_what_it_computed(
         counters = harness.engine.counters()
         assert counters["reused_tokens"] == 32
         assert counters["recomputed_tokens"] == 60 + 40 + 28
+
+
+def test_a_schema_that_is_too_complex_on_the_way_is_the_requests_fault(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def give_up(_: object, states: Sequence[object]) -> list[SamplingError]:
+        return [GrammarLimitError("a limit")] * len(states)
+
+    monkeypatch.setattr(harness.engine._loop._sampler, "sample", give_up)
+    answer = harness.ask(random_tokens(20, 1), n=3)
+    assert isinstance(answer.error, InvalidRequestError)
+    assert answer.error.param == "response_format"
+    assert harness.idle()
