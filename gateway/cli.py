@@ -1,5 +1,6 @@
 """The `kvgate` command. Results go to stdout, progress to stderr; heavy modules are imported when needed."""
 
+import os
 import sys
 from enum import StrEnum
 from importlib.metadata import PackageNotFoundError, version
@@ -156,6 +157,9 @@ def bench_ttft(
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
     """Time to first token, cold and warm, against Transformers and llama.cpp."""
+    from gateway.embedded import set_thread_waits
+
+    set_thread_waits(os.environ)  # as when it serves
     try:
         from bench import ttft
     except ModuleNotFoundError as error:
