@@ -93,6 +93,14 @@ def serve(
             min=0.001, help="Memory for cached keys and values.", show_default="from the free memory"
         ),
     ] = None,
+    host_cache_gib: Annotated[
+        float, typer.Option(min=0, help="Main memory for prefixes that left the KV pool; 0 keeps none.")
+    ] = 0,
+    disk_cache_dir: Annotated[
+        Path | None,
+        typer.Option(file_okay=False, help="A folder for prefixes on disk; needs --host-cache-gib."),
+    ] = None,
+    disk_cache_gib: Annotated[float, typer.Option(min=0.001, help="Size of the disk cache.")] = 8,
     block_size: Annotated[
         int, typer.Option(min=1, max=1024, help="Tokens in a block, the unit of reuse.")
     ] = 16,
@@ -128,6 +136,8 @@ def serve(
     missing = missing_packages()
     if missing:
         _refuse(f"The embedded engine needs {', '.join(missing)}: pip install 'kvgate[embedded]'")
+    if disk_cache_dir is not None and not host_cache_gib:
+        _refuse("--disk-cache-dir needs --host-cache-gib: blocks reach the disk through main memory")
     configure_logs(json=json)
     engine = EmbeddedConfig(
         model=model,
@@ -136,6 +146,9 @@ def serve(
         dtype=dtype.value,
         kv_bytes=None if kv_cache_gib is None else int(kv_cache_gib * 1024 * MIB),
         block_size=block_size,
+        host_cache_bytes=int(host_cache_gib * 1024 * MIB),
+        disk_cache_dir=disk_cache_dir,
+        disk_cache_bytes=int(disk_cache_gib * 1024 * MIB),
         threads=threads,
         trust_remote_code=trust_remote_code,
         tool_parser=tool_parser,

@@ -51,7 +51,7 @@ class World:
     tiers: TieredCache
 
     def run(self, tokens: list[int], scope: str = "default") -> int:
-        """One request: reuse what is ready, compute the rest, leave. Returns reused tokens, whose bytes were checked."""
+        """One request: reuse what is ready, compute the rest, leave. Returns reused tokens, bytes checked."""
         ids = np.array(tokens, dtype=np.int32)
         lease = self.cache.acquire(ids, scope)
         self.check(lease, scope)

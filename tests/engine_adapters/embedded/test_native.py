@@ -64,7 +64,9 @@ def test_another_compiler_gets_another_file(tmp_path: Path) -> None:
 
 def test_a_compiler_that_does_not_know_native_is_asked_without(tmp_path: Path) -> None:
     picky = script(
-        tmp_path, "picky", 'case "$*" in *=native*) exit 1;; esac\nfor last; do :; done\n: > "$last"'
+        tmp_path,
+        "picky",
+        'case "$*" in --version) exit 0;; *=native*) exit 1;; esac\nfor last; do :; done\n: > "$last"',
     )
     assert build(tmp_path / "cache", [picky]).is_file()
 
