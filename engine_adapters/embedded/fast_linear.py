@@ -16,7 +16,7 @@ def speed_up_linears(model: torch.nn.Module, library: NativeLibrary) -> int:
     changed = 0
     for module in model.modules():
         if type(module) is torch.nn.Linear and _fits(module.weight, module.bias):
-            module.forward = _forward(module, library)  # type: ignore[method-assign, assignment]
+            module.forward = _FewRows(module, library)  # type: ignore[method-assign, assignment]
             changed += 1
     return changed
 
@@ -29,7 +29,7 @@ def _fits(weight: torch.Tensor, bias: torch.Tensor | None) -> bool:
     )
 
 
-class _forward:  # noqa: N801  # stands where a method stood
+class _FewRows:
     """Callable in place of one layer's forward."""
 
     __slots__ = ("_bias", "_limit", "_native", "_weight")

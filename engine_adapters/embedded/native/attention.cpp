@@ -17,7 +17,7 @@ namespace {
 
 constexpr int kTile = 64;                    // keys at a time
 constexpr int kRows = 6;                     // query rows at a time
-constexpr int kWide = kLanes == 16 ? 4 : 2;  // vectors of a result row at a time; kRows * kWide sums fill the registers
+constexpr int kWide = kLanes == 16 ? 4 : 2;  // vectors of a result row at a time; these sums fill the registers
 constexpr float kLog2e = 1.4426950408889634f;
 
 struct Item {
@@ -67,8 +67,8 @@ struct Partials {
   float *output, *top, *total;  // [partials, heads, padded value_dim], and twice [partials, heads]
 };
 
-// Asks memory for rows before they are needed, a few lines at a time and in order: no processor foresees where the next
-// block lies, and to ask for all at once is to wait.
+// Asks memory for rows before they are needed, a few lines at a time and in order: no processor foresees where
+// the next block lies, and to ask for all at once is to wait.
 struct Ahead {
   const float* const* rows;
   int dim, row, at;
