@@ -1,6 +1,7 @@
 """`kvgate bench ttft`: what the main job must reach, each figure against its peer in the same run."""
 
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -287,8 +288,10 @@ def _ttft_figure(name: str, peer: str, medians: dict[str, float], kind: str, tar
 def main(*, json: bool = False, quick: bool = False, threads: int | None = None) -> bool:
     """Run, print, and say whether every target that could be measured was reached."""
 
+    started = time.perf_counter()
+
     def progress(line: str) -> None:
-        print(line, file=sys.stderr, flush=True)
+        print(f"[{time.perf_counter() - started:6.1f} s] {line}", file=sys.stderr, flush=True)
 
     adapter = EmbeddedAdapter.load(EmbeddedConfig(kv_bytes=KV_BYTES, threads=threads), progress)
     torch.set_num_threads(adapter.runner.threads)

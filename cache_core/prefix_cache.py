@@ -27,6 +27,11 @@ CopyBlocks = Callable[
 ]  # (from, to): copies whole blocks' bytes, called under the cache's lock
 
 
+Spill = Callable[
+    [str, Tokens, Blocks], None
+]  # (scope, tokens, blocks): a whole path whose end is about to go
+
+
 class PrefixCache:
     """Shares the KV of common prefixes between requests. Every method may be called from any thread.
 
@@ -49,6 +54,7 @@ class PrefixCache:
         self._policy = Retention(ranking, limits or RetentionLimits(), clock)
         self._policy.bind(pool.num_blocks, pool.block_size)
         self._copy_blocks = copy_blocks
+        self._spill: Spill | None = None
         self._index = PrefixIndex(pool.block_size)
         self._in_flight = InFlightTable(pool.block_size)
         self._leases: dict[Lease, None] = {}
@@ -111,6 +117,14 @@ class PrefixCache:
         """Blocks that could be allocated now: free or evictable."""
         with self._lock:
             return self._available()
+
+    def spill_to(self, spill: Spill | None) -> None:
+        """Before blocks are evicted, show them to `spill`, which may copy their bytes; None: to nobody.
+
+        It gets the whole path, so that parents can be copied before their children. It is called under the cache's
+        lock, on whoever's thread needs the room: it must be quick and not call the cache.
+        """
+        self._spill = spill
 
     def evict(self, n: int) -> int:
         """Free up to `n` cached blocks that no lease pins, in the policy's order; says how many."""
@@ -279,6 +293,8 @@ class PrefixCache:
         while freed < n and (node := self._policy.victim()) is not None:
             above = node.parent
             taken = min(n - freed, self._policy.tail(node))
+            if self._spill is not None:
+                self._spill(*self._index.path_tokens(node), self._index.path_blocks(node))
             self._policy.evicted(node, taken)
             freed += self._pool.release(self._index.trim(node, taken))
             if node.evictable:

@@ -89,6 +89,18 @@ class PrefixIndex:
         parts.reverse()
         return np.frombuffer(b"".join(parts), dtype=np.int32)
 
+    def path_tokens(self, node: Node) -> tuple[str, Tokens]:
+        """The scope of a node, and the tokens from its root down to its end."""
+        parts: list[bytes] = []
+        step = node
+        while step.parent is not None:
+            parts.append(step.label)
+            step = step.parent
+        if not isinstance(step, Root):
+            raise IntegrityError("a path begins at a root")
+        parts.reverse()
+        return step.scope, np.frombuffer(b"".join(parts), dtype=np.int32)
+
     def pin(self, node: Node, above: Node | None = None) -> None:
         """One lease more on every node from `node` up to, not including, `above` (all, where None)."""
         step: Node | None = node

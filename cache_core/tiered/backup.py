@@ -4,14 +4,16 @@ import logging
 from collections.abc import Mapping
 
 import numpy as np
+import torch
 
 from cache_core.block_header import BlockHeader
+from cache_core.block_pool import Blocks
 from cache_core.device_tier import DeviceTier
 from cache_core.metrics import TierName
 from cache_core.prefix_cache import PrefixCache
 from cache_core.tiered.chain import ScopeChains
-from cache_core.tiers.base import Tier
-from cache_core.tiers.host import HostTier
+from cache_core.tiers.base import Mask, Tier
+from cache_core.tiers.host import NO_ROW, HostTier
 from cache_core.tokens import Tokens
 from cache_core.transfer import Priority, TransferEngine, TransferRefusedError
 from cache_core.transfer.copy_lane import CopyLane
@@ -74,7 +76,28 @@ class Backup:
             return
         transfer.when_ended(lambda _: self._pass_on(wanted))
 
+    def copy_now(self, scope: str, tokens: Tokens, blocks: Blocks) -> None:
+        """Copy `blocks` (of `tokens`, from the root on) to the host before this returns, as far as it has room.
+
+        For blocks that are about to be evicted. Where a parent found no room, its children are not copied.
+        """
+        headers = self._chains.headers(scope, tokens)
+        reservation = self._host.reserve(headers)
+        gaps = np.flatnonzero((reservation.rows == NO_ROW) & ~reservation.there)
+        usable = np.arange(len(headers)) < (gaps[0] if len(gaps) else len(headers))
+        wanted: Mask = usable & (reservation.rows != NO_ROW)
+        try:
+            arena = torch.from_numpy(self._host.rows)
+            self._device.read_blocks(blocks[wanted], arena, reservation.rows[wanted])
+        except Exception:
+            log.exception("blocks could not be copied before they were evicted")
+            wanted[:] = False
+        self._host.publish(reservation, wanted)
+        self._pass_on([header for header, copied in zip(headers, wanted, strict=True) if copied])
+
     def _pass_on(self, headers: list[BlockHeader]) -> None:
+        if not headers:
+            return
         for name, tier in self._colder.items():
             try:
                 self._engine.submit(HostToTier(self._host, tier, name, headers), Priority.WRITE_BACK)

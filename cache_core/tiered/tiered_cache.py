@@ -93,6 +93,8 @@ class TieredCache:
         self._lane = CopyLane(device.device)
         self._engine = TransferEngine(observer=_Watch(self._observer, self._loads, self._lock))
         self._backup = Backup(cache, device, host, self.colder, self._engine, self._lane, self._chains)
+        if self.options.write_policy == "write_back":
+            cache.spill_to(self._backup.copy_now)
 
     def prefetch(
         self, tokens: Tokens, scope: str = "default", priority: Priority = Priority.WAITING
@@ -118,11 +120,6 @@ class TieredCache:
     def used(self, tokens: Tokens, scope: str = "default") -> None:
         """A request reused `tokens` (whole ready blocks): it is their second use, so they are worth a copy."""
         if self.options.write_policy == "write_through_on_second_hit" and len(tokens):
-            self._backup.copy(scope, tokens)
-
-    def save(self, tokens: Tokens, scope: str = "default") -> None:
-        """Copy ready whole blocks down whatever the write policy says; for demotion and shutdown."""
-        if self.options.write_policy != "none" and len(tokens):
             self._backup.copy(scope, tokens)
 
     def computed(self, start: int, tokens: int, seconds: float) -> None:
@@ -154,6 +151,7 @@ class TieredCache:
 
     def close(self) -> None:
         """Stop moving and let go of the tiers. Leases of fetches are released."""
+        self.cache.spill_to(None)
         self._engine.close(10.0)
         for tier in (self.host, *self.colder.values()):
             tier.close()

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cache_core.tiered import TieringOptions
+from cache_core.tiered import TieringOptions, WritePolicy
 from tests.cache_core.tiered.world import BLOCK, World, world
 
 PROMPT = list(range(100, 100 + 5 * BLOCK + 1))
@@ -131,7 +131,34 @@ def test_a_fetch_leaves_blocks_for_what_runs() -> None:
 
 
 @pytest.mark.parametrize("policy", ["none", "write_back"])
-def test_other_write_policies_copy_nothing_on_a_second_use(policy: str) -> None:
-    with world(options=TieringOptions(write_policy=policy, reserve_blocks=0)) as it:  # type: ignore[arg-type]
+def test_other_write_policies_copy_nothing_on_a_second_use(policy: WritePolicy) -> None:
+    with world(options=TieringOptions(write_policy=policy, reserve_blocks=0)) as it:
         warm(it)
         assert it.tiers.host.stats().blocks == 0
+
+
+def test_with_write_back_what_is_evicted_comes_back_though_it_was_used_once(tmp_path: Path) -> None:
+    with world(tmp_path, options=WRITE_BACK) as it:
+        it.run(PROMPT)
+        it.cache.evict(2)
+        assert it.tiers.host.stats().blocks == 5  # its parents went along
+        it.cache.evict(16)
+        it.settle()
+        assert it.fetch(PROMPT)
+        assert it.run(PROMPT) == 5 * BLOCK
+    with world(tmp_path, options=WRITE_BACK) as after:
+        assert after.fetch(PROMPT)
+        assert after.run(PROMPT) == 5 * BLOCK
+
+
+def test_a_host_without_room_for_a_parent_takes_no_child_of_it() -> None:
+    with world(host_blocks=3, options=WRITE_BACK) as it:
+        it.run(PROMPT)
+        it.cache.evict(16)
+        it.settle()
+        assert it.tiers.host.stats().blocks == 3
+        assert it.fetch(PROMPT)
+        assert it.run(PROMPT) == 3 * BLOCK
+
+
+WRITE_BACK = TieringOptions(write_policy="write_back", reserve_blocks=0)

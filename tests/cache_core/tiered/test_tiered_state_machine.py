@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from cache_core.tiered import TieringOptions, WritePolicy
 from tests.cache_core.tiered.world import BLOCK, World, world
 
 SCOPES = ("a", "b")
@@ -23,6 +24,8 @@ prompts = st.lists(st.sampled_from([1, 2]), min_size=1, max_size=7).map(
 class AllTiers(RuleBasedStateMachine):
     """The model is the content itself: bytes are a hash of scope and prefix, checked whenever they are leased."""
 
+    write_policy: WritePolicy = "write_through_on_second_hit"
+
     def __init__(self) -> None:
         super().__init__()
         self.folder = Path(tempfile.mkdtemp())
@@ -31,7 +34,9 @@ class AllTiers(RuleBasedStateMachine):
     @initialize()
     def start(self) -> None:
         self.stack = ExitStack()
-        self.it: World = self.stack.enter_context(world(self.folder / "kv", blocks=10, host_blocks=6))
+        options = TieringOptions(write_policy=self.write_policy, reserve_blocks=0)
+        made = world(self.folder / "kv", blocks=10, host_blocks=6, options=options)
+        self.it: World = self.stack.enter_context(made)
 
     def teardown(self) -> None:
         self.stack.close()
@@ -120,9 +125,16 @@ class AllTiers(RuleBasedStateMachine):
             self.it.cache.check_integrity()
 
 
+class AllTiersWrittenBack(AllTiers):
+    """The same where blocks are copied when they are evicted."""
+
+    write_policy: WritePolicy = "write_back"
+
+
 TestAllTiers = AllTiers.TestCase
-TestAllTiers.settings = settings(
-    max_examples=40,
+TestAllTiersWrittenBack = AllTiersWrittenBack.TestCase
+TestAllTiers.settings = TestAllTiersWrittenBack.settings = settings(
+    max_examples=30,
     stateful_step_count=25,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
