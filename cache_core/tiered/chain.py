@@ -1,6 +1,5 @@
 """The headers under which a prompt's blocks are filed outside the device."""
 
-from collections.abc import Callable
 from dataclasses import replace
 
 from cache_core.block_hash import chain_hashes, root_hash
@@ -47,6 +46,3 @@ class ScopeChains:
             )
             for block in range(first, len(own))
         ]
-
-
-Wake = Callable[[], None]

@@ -5,13 +5,11 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from cache_core.block_header import BlockHeader
-from cache_core.device_tier import DeviceTier
 from cache_core.lease import Lease
 from cache_core.metrics import TierName
+from cache_core.tiered.ways import Ways
 from cache_core.tiers.base import Tier
-from cache_core.tiers.host import HostTier
-from cache_core.transfer import Priority, Transfer, TransferEngine, TransferRefusedError
-from cache_core.transfer.copy_lane import CopyLane
+from cache_core.transfer import Priority, Transfer, TransferRefusedError
 from cache_core.transfer.device_jobs import HostToDevice
 from cache_core.transfer.tier_jobs import TierToHost
 
@@ -51,49 +49,30 @@ class Fetch:
         self.loaded: Counter[TierName] = Counter()  # tokens, by the tier they came from
         self._ended = ended
 
-    def start(
-        self,
-        host: HostTier,
-        device: DeviceTier,
-        colder: dict[TierName, Tier],
-        engine: TransferEngine,
-        lane: CopyLane,
-        priority: Priority,
-    ) -> None:
+    def start(self, ways: Ways, priority: Priority) -> None:
         """Begin: first what lies below the host comes up to it, then everything goes to the device."""
-        for name, tier in colder.items():
+        for name, tier in ways.colder.items():
             wanted = [h for h, source in zip(self.headers, self.sources, strict=True) if source == name]
             if wanted:
-                self._climb(host, device, tier, name, wanted, engine, lane, priority)
+                self._climb(ways, priority, tier, name, wanted)
                 return
-        self._load(host, device, engine, lane, priority)
+        self._load(ways, priority)
 
     def _climb(
-        self,
-        host: HostTier,
-        device: DeviceTier,
-        tier: Tier,
-        name: TierName,
-        wanted: Sequence[BlockHeader],
-        engine: TransferEngine,
-        lane: CopyLane,
-        priority: Priority,
+        self, ways: Ways, priority: Priority, tier: Tier, name: TierName, wanted: Sequence[BlockHeader]
     ) -> None:
         try:
-            job = TierToHost(tier, name, host, wanted)
-            transfer = engine.submit(job, priority, self.deadline)
+            transfer = ways.engine.submit(TierToHost(tier, name, ways.host, wanted), priority, self.deadline)
         except TransferRefusedError:
             self._end()
             return
         # A transfer that came to another end still brought up its first batches; the load takes what is there.
-        transfer.when_ended(lambda _: self._load(host, device, engine, lane, priority))
+        transfer.when_ended(lambda _: self._load(ways, priority))
 
-    def _load(
-        self, host: HostTier, device: DeviceTier, engine: TransferEngine, lane: CopyLane, priority: Priority
-    ) -> None:
+    def _load(self, ways: Ways, priority: Priority) -> None:
         try:
-            job = HostToDevice(host, device, self.headers, self.lease.blocks[self.first :], lane)
-            transfer = engine.submit(job, priority, self.deadline)
+            job = HostToDevice(ways.host, ways.device, self.headers, self.lease.blocks[self.first :], ways.up)
+            transfer = ways.engine.submit(job, priority, self.deadline)
         except TransferRefusedError:
             self._end()
         except Exception:

@@ -18,6 +18,7 @@ from cache_core.prefix_cache import PrefixCache
 from cache_core.tiered.backup import Backup
 from cache_core.tiered.chain import ScopeChains
 from cache_core.tiered.fetch import Fetch
+from cache_core.tiered.ways import Ways
 from cache_core.tiers.base import Tier, TierStats
 from cache_core.tiers.host import HostTier
 from cache_core.tokens import Tokens
@@ -90,9 +91,10 @@ class TieredCache:
         self._loads = LoadEstimator(_BANDWIDTH, _SETUP)
         self._fetches: set[Fetch] = set()
         self._chains = ScopeChains(identity)
-        self._lane = CopyLane(device.device)
         self._engine = TransferEngine(observer=_Watch(self._observer, self._loads, self._lock))
-        self._backup = Backup(cache, device, host, self.colder, self._engine, self._lane, self._chains)
+        up, down = CopyLane(device.device), CopyLane(device.device)
+        self._ways = Ways(device, host, self.colder, self._engine, up, down)
+        self._backup = Backup(cache, self._chains, self._ways)
         if self.options.write_policy == "write_back":
             cache.spill_to(self._backup.copy_now)
 
@@ -171,8 +173,7 @@ class TieredCache:
         size = self.cache.block_size
         with self._lock:
             costs = {tier: self._loads.cost(tier, self._device.bytes_per_block) for tier in set(sources)}
-            if "host" in costs or costs:
-                up = self._loads.cost("host", self._device.bytes_per_block)
+            up = self._loads.cost("host", self._device.bytes_per_block)
             recompute = self.prefill.block_seconds(matched, len(sources), size)
         # What lies below the host passes through it: both ways are paid.
         costs = {
@@ -204,7 +205,7 @@ class TieredCache:
         fetch = Fetch(lease, ready, headers[skip : len(sources)], sources[skip:], deadline, self._over)
         with self._lock:
             self._fetches.add(fetch)
-        fetch.start(self.host, self._device, self.colder, self._engine, self._lane, priority)
+        fetch.start(self._ways, priority)
         return fetch
 
     def _over(self, fetch: Fetch) -> None:
