@@ -22,3 +22,8 @@ def seconds(action: Callable[[], object]) -> float:
     started = time.perf_counter()
     action()
     return time.perf_counter() - started
+
+
+def median_of(measure: Measure, rounds: int, progress: Callable[[str], None], name: str) -> float:
+    """The median figure of one case."""
+    return alternate({name: measure}, rounds, progress)[name]

@@ -35,11 +35,19 @@ class OwnEngine:
         """Seconds from the call to the first token's event."""
         return self._await(self._stream(tokens, 1))[0][0]
 
+    def ttft_and_reused(self, tokens: Tokens) -> tuple[float, int]:
+        """As `ttft`, with the reused tokens which that request reports."""
+        times, usage = self._await(self._stream(tokens, 1))
+        assert usage.reuse.reused is not None, "the embedded engine always knows"
+        return times[0], usage.reuse.reused
+
+    def close(self) -> None:
+        """Stop the engine and let go of its tiers."""
+        self._await(self.adapter.aclose())
+
     def reused(self, tokens: Tokens) -> int:
         """Reused tokens that a request with this prompt reports."""
-        usage = self._await(self._stream(tokens, 1))[1]
-        assert usage.reuse.reused is not None, "the embedded engine always knows"
-        return usage.reuse.reused
+        return self.ttft_and_reused(tokens)[1]
 
     def decode_rate(self, prompts: Sequence[Tokens], new_tokens: int) -> float:
         """Tokens a second of all streams together while every one of them decodes; prefill is left out."""

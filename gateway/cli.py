@@ -181,6 +181,23 @@ def bench_ttft(
         raise typer.Exit(1)
 
 
+@bench.command("cache")
+def bench_cache(
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer rounds.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+) -> None:
+    """Hits by tier, transfers, disk reads and the prefix index."""
+    from gateway.embedded import set_thread_waits
+
+    set_thread_waits(os.environ)
+    try:
+        from bench import cache
+    except ModuleNotFoundError as error:
+        _refuse(f"The benchmark needs {error.name}: pip install 'kvgate[embedded]'")
+    if not cache.main(json=json, quick=quick):
+        raise typer.Exit(1)
+
+
 @sim.command("evict")
 def sim_evict(
     trace: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="JSON Lines with hash_ids.")],
