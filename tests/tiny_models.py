@@ -31,12 +31,17 @@ def save_tiny_model(arch: Arch, folder: Path, *, seed: int = 7, **changes: Any) 
     `changes` go into the model's configuration. Matrices get a standard deviation of 0.2, ten times the usual
     one, so that logits are far apart and a wrong one shows.
     """
+    return save_random_model(tiny_config(arch, **changes), folder, seed=seed)
+
+
+def save_random_model(config: Any, folder: Path, *, seed: int = 7) -> Path:
+    """`save_tiny_model` for any configuration with its vocabulary."""
     import torch
     from transformers import AutoModelForCausalLM
 
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        model = AutoModelForCausalLM.from_config(tiny_config(arch, **changes), dtype=torch.float32)
+        model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
         with torch.no_grad():
             for parameter in model.parameters():
                 if parameter.ndim > 1:

@@ -33,6 +33,8 @@ from engine_adapters.embedded.models.progress import stage
 from engine_adapters.embedded.preparations import check_device, no_progress_bars
 from engine_adapters.embedded.request_grammar import RequestGrammars
 from engine_adapters.embedded.sampling import GrammarCompiler
+from engine_adapters.embedded.state.prefixes import HybridPrefixes
+from engine_adapters.embedded.state.snapshot_store import SnapshotStore
 from engine_adapters.embedded.tiering import Tiering
 from engine_adapters.errors import EngineError
 
@@ -68,12 +70,18 @@ class EmbeddedAdapter(EngineAdapter):
             tiers=tuple(self._tier_names(config)),
             tool_parser=self._family.tool_parser_name,
         )
+        self.states: HybridPrefixes | None = None
+        if runner.state is not None:
+            store = SnapshotStore(runner.snapshot_bytes, runner.state.row_bytes)
+            self.states = HybridPrefixes(self.cache, store)
         self.tiers: TieredCache | None = None
         tiering = None
         if config.host_cache_bytes:
             self.tiers = open_cold_tiers(config, folder, runner, self.cache, lambda: self.engine.wake())
             tiering = Tiering(self.tiers)
-        self.engine = Engine(runner, self.cache, self._tokenizer, config.limits, tiering=tiering)
+        self.engine = Engine(
+            runner, self.cache, self._tokenizer, config.limits, tiering=tiering, states=self.states
+        )
         self._sweeper = None if self.tiers is None else Sweeper(self.tiers, lambda: self.engine.busy)
 
     @classmethod
@@ -152,6 +160,8 @@ class EmbeddedAdapter(EngineAdapter):
 
     async def flush(self) -> None:
         await asyncio.to_thread(self.cache.flush)
+        if self.states is not None:
+            self.states.store.flush()
 
     async def aclose(self) -> None:
         await asyncio.to_thread(self._close)

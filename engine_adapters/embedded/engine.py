@@ -21,6 +21,8 @@ from engine_adapters.embedded.output.detokenizer import IncrementalDetokenizer
 from engine_adapters.embedded.output.stop_strings import StopStrings
 from engine_adapters.embedded.sampling import GrammarMatcher, SamplingState, check_params
 from engine_adapters.embedded.sequence import Sequence
+from engine_adapters.embedded.state.prefixes import HybridPrefixes
+from engine_adapters.embedded.state.snapshot_store import SnapshotStore
 from engine_adapters.embedded.step_loop import StepLoop
 from engine_adapters.embedded.tiering import Tiering
 from engine_adapters.errors import (
@@ -45,6 +47,7 @@ class Engine:
     Args:
         after_step: called on the engine's thread after each step, for tests that check invariants.
         tiering: what lies below the device; None: nothing. Whoever gives it calls `wake` when a prefix came up.
+        states: what a hybrid model can reuse; None: the model keeps KV alone.
     """
 
     def __init__(
@@ -56,14 +59,16 @@ class Engine:
         clock: Callable[[], float] = time.monotonic,
         after_step: Callable[[], None] | None = None,
         tiering: Tiering | None = None,
+        states: HybridPrefixes | None = None,
     ) -> None:
         self._runner = runner
         self._cache = cache
         self._tokenizer = tokenizer
         self._limits = limits
         self._clock = clock
+        self._states = states
         self._after_step = after_step
-        self._loop = StepLoop(runner, cache, tokenizer, limits, clock, self._forget, tiering)
+        self._loop = StepLoop(runner, cache, tokenizer, limits, clock, self._forget, tiering, states)
         self._commands: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._gate = threading.Lock()  # guards the two below
         self._choices = 0
@@ -142,15 +147,20 @@ class Engine:
         """Counters since the start, and what queue, batch and cache hold now."""
         cache, scheduler = self._cache.stats(), self._loop.scheduler
         since_start = {name: float(getattr(self._loop.counters, name)) for name in EngineCounters.__slots__}
-        return since_start | {
-            "running": float(len(scheduler.running)),
-            "waiting": float(len(scheduler.waiting)),
-            "preemptions": float(scheduler.preemptions),
-            "blocks_total": float(cache.total),
-            "blocks_free": float(cache.free),
-            "blocks_cached": float(cache.cached),
-            "blocks_leased": float(cache.leased),
-        }
+        snapshots = {} if self._states is None else _snapshot_counters(self._states.store)
+        return (
+            since_start
+            | snapshots
+            | {
+                "running": float(len(scheduler.running)),
+                "waiting": float(len(scheduler.waiting)),
+                "preemptions": float(scheduler.preemptions),
+                "blocks_total": float(cache.total),
+                "blocks_free": float(cache.free),
+                "blocks_cached": float(cache.cached),
+                "blocks_leased": float(cache.leased),
+            }
+        )
 
     def wake(self) -> None:
         """Something that requests wait for has changed."""
@@ -226,6 +236,14 @@ class Engine:
         except BaseException:  # a panic in a native library is no Exception
             log.exception("the engine failed between two steps")
             self._loop.fail_all(EngineFailureError("The engine failed while it worked on this request."))
+
+
+def _snapshot_counters(store: SnapshotStore) -> dict[str, float]:
+    return {
+        "state_snapshots": float(len(store)),
+        "state_snapshot_bytes": float(store.nbytes),
+        "state_snapshots_evicted": float(store.evicted),
+    }
 
 
 def check_prompt(ids: NDArray[np.int32], vocab_size: int) -> None:

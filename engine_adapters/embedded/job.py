@@ -62,6 +62,9 @@ class EngineCounters:
     cancelled: int = 0
     failed: int = 0
     prompt_tokens: int = 0
+    matched_tokens: int = (
+        0  # prompt tokens whose KV was there; a hybrid model reuses as far as it has a state, too
+    )
     reused_tokens: int = 0
     recomputed_tokens: int = 0
     completion_tokens: int = 0

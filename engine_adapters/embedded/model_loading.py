@@ -21,21 +21,43 @@ from engine_adapters.embedded.attention import (
     attending,
     register,
 )
-from engine_adapters.errors import EngineError
+from engine_adapters.embedded.state.cache_layers import make_cache
+from engine_adapters.embedded.state.layout import StateLayout
+from engine_adapters.embedded.state.model_call import call_model
+from engine_adapters.embedded.unsupported import UnsupportedModelError
+
+__all__ = [
+    "LayerSpec",
+    "UnsupportedModelError",
+    "context_length",
+    "eos_token_ids",
+    "load_model",
+    "probe_layers",
+    "refuse_by_config",
+]
 
 _log = logging.getLogger(__name__)
 
+_LAYER_TYPES = frozenset(
+    {
+        "full_attention",
+        "sliding_attention",
+        "linear_attention",
+        "conv",
+        "hybrid",
+        "hybrid_sliding",
+        "mlp",
+        "moe",
+    }
+)
 _GROWING_ROPE = frozenset({"dynamic", "longrope"})  # other frequencies once a sequence is long
-
-
-class UnsupportedModelError(EngineError):
-    """The model cannot run over paged KV; the message says which model and why."""
 
 
 @dataclass(frozen=True, slots=True)
 class LayerSpec:
     """What one attention layer keeps and sees."""
 
+    layer: int  # of the model; in hybrid models not all of them attend
     layout: LayerLayout
     heads: int  # query heads
     window: int | None  # tokens a query sees, itself included; None: all before it
@@ -74,7 +96,7 @@ def refuse_by_config(config: PretrainedConfig) -> None:
     if getattr(text, "use_bidirectional_attention", None) in (True, "all"):
         raise UnsupportedModelError(f"{name}: bidirectional attention cannot be cached by prefix")
     kinds = set(getattr(text, "layer_types", None) or ())
-    strange = kinds - {"full_attention", "sliding_attention"}
+    strange = kinds - _LAYER_TYPES
     if strange:
         raise UnsupportedModelError(f"{name}: layers of type {', '.join(sorted(strange))} are not supported")
     mapping: Any = AutoModelForCausalLM._model_mapping
@@ -104,24 +126,24 @@ class _Probe(AttentionContext):
 
 
 @torch.inference_mode()
-def probe_layers(model: torch.nn.Module) -> tuple[LayerSpec, ...]:
+def probe_layers(model: torch.nn.Module, state: StateLayout | None = None) -> tuple[LayerSpec, ...]:
     """Run two tokens through the model and see what each layer asks of attention.
+
+    Args:
+        state: what a hybrid model keeps beside KV; its other layers need not attend.
 
     Raises:
         UnsupportedModelError: a layer keeps state other than KV, or wants what the backends do not do.
     """
     config: Any = model.config
     name, text = str(config.model_type), config.get_text_config(decoder=True)
-    device = next(model.parameters()).device
     probe = _Probe()
     with attending(probe):
-        model(
-            input_ids=torch.zeros((1, 2), dtype=torch.long, device=device),
-            position_ids=torch.arange(2, device=device)[None],
-            use_cache=False,
-        )
-    missing = sorted(set(range(text.num_hidden_layers)) - set(probe.calls))
-    if missing or len(probe.calls) != text.num_hidden_layers:
+        _two_tokens(model, state)
+    layers = set(range(text.num_hidden_layers))
+    expected = layers if state is None else {i for i, kind in enumerate(state.kinds) if kind.attends}
+    if set(probe.calls) != expected:
+        missing = sorted(expected - set(probe.calls))
         raise UnsupportedModelError(
             f"{name}: {missing or sorted(probe.calls)} of {text.num_hidden_layers} layers do not attend through "
             "the attention interface (recurrent, convolutional, or an attention of their own)"
@@ -130,9 +152,19 @@ def probe_layers(model: torch.nn.Module) -> tuple[LayerSpec, ...]:
         raise UnsupportedModelError(f"{name}: layers {sorted(probe.repeated)} attend more than once a step")
     for layer, (call, seen) in probe.calls.items():
         _refuse_call(f"{name}, layer {layer}", call, seen)
-    specs = tuple(_spec(text, *probe.calls[layer]) for layer in range(text.num_hidden_layers))
+    specs = tuple(_spec(text, *probe.calls[layer]) for layer in sorted(expected))
     _refuse_hidden_windows(name, model, text, specs)
     return specs
+
+
+def _two_tokens(model: torch.nn.Module, state: StateLayout | None) -> None:
+    device = next(model.parameters()).device
+    tokens = torch.zeros((1, 2), dtype=torch.long, device=device)
+    positions = torch.arange(2, device=device)[None]
+    if state is None:
+        model(input_ids=tokens, position_ids=positions, use_cache=False)
+    else:
+        call_model(model, tokens, positions, make_cache(state.kinds, 0))
 
 
 def _refuse_call(where: str, call: LayerCall, seen: ModelKeywords) -> None:
@@ -151,10 +183,10 @@ def _refuse_call(where: str, call: LayerCall, seen: ModelKeywords) -> None:
 def _spec(text: Any, call: LayerCall, seen: ModelKeywords) -> LayerSpec:
     window = seen.sliding_window
     kinds: Sequence[str] = getattr(text, "layer_types", None) or ()
-    if window is None and kinds and kinds[call.layer] == "sliding_attention":
+    if window is None and kinds and kinds[call.layer] in ("sliding_attention", "hybrid_sliding"):
         window = text.sliding_window  # some models leave it to the mask alone
     layout = LayerLayout(call.key.shape[1], call.key.shape[3], call.value.shape[3])
-    return LayerSpec(layout, call.query.shape[1], None if window is None else int(window))
+    return LayerSpec(call.layer, layout, call.query.shape[1], None if window is None else int(window))
 
 
 def _refuse_hidden_windows(name: str, model: torch.nn.Module, text: Any, specs: Sequence[LayerSpec]) -> None:

@@ -32,6 +32,9 @@ from engine_adapters.embedded.model_loading import (
 )
 from engine_adapters.embedded.models import cache_dir
 from engine_adapters.embedded.native import load_native
+from engine_adapters.embedded.state.hybrid_model import HybridModel
+from engine_adapters.embedded.state.layout import StateLayout
+from engine_adapters.embedded.state.probe import probe_state
 
 __all__ = ["ModelRunner", "Segment"]
 
@@ -40,6 +43,10 @@ _log = logging.getLogger(__name__)
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 _MAX_HOST_KV = 4 << 30  # bytes taken on a CPU unless told otherwise
 _HOST_SHARE, _GPU_SHARE = 0.5, 0.85  # of the memory that is free once the weights are loaded
+
+
+_KV_SHARE_OF_HYBRIDS = 0.8  # of the cache's memory; the rest is for snapshots of state
+_FEWEST_SNAPSHOTS = 8
 
 
 class ModelRunner:
@@ -63,13 +70,17 @@ class ModelRunner:
         self._model = model
         first = next(model.parameters())
         self.device, dtype = first.device, first.dtype
-        specs = probe_layers(model)
+        self.state = probe_state(model)  # what hybrid models keep beside KV; None: KV is all
+        specs = probe_layers(model, self.state)
         layouts = [spec.layout for spec in specs]
         self._windows = tuple(spec.window for spec in specs)
         self.position_config = _position_config(model, self._windows)
         per_block = block_bytes(layouts, block_size, dtype)
         if num_blocks is None:
-            num_blocks = max(1, (_kv_budget(self.device) if kv_bytes is None else kv_bytes) // per_block)
+            budget = _kv_budget(self.device) if kv_bytes is None else kv_bytes
+            kv_share = 1.0 if self.state is None else _KV_SHARE_OF_HYBRIDS
+            num_blocks = max(1, int(budget * kv_share) // per_block)
+        self.snapshot_bytes = _snapshot_bytes(self.state, num_blocks * per_block)
         span_copy = _span_copy() if self.device.type == "cpu" else None
         self.kv = DeviceTier(layouts, num_blocks, block_size, dtype, self.device, span_copy)
         config: Any = model.config
@@ -78,6 +89,10 @@ class ModelRunner:
         self.eos_token_ids = eos_token_ids(model, folder)
         self._keeps = "logits_to_keep" in inspect.signature(model.forward).parameters
         self.backend = backend or _best_backend(model, self.kv, [spec.heads for spec in specs])
+        self._hybrid: HybridModel | None = None
+        if self.state is not None:
+            kv_layers = {spec.layer: at for at, spec in enumerate(specs)}
+            self._hybrid = HybridModel(model, self.state, self.kv, self._windows, kv_layers, self._keeps)
 
     @classmethod
     def load(
@@ -129,12 +144,16 @@ class ModelRunner:
         Returns:
             float32 logits [segments with `sample`, vocab], in the order of the segments.
         """
+        if self._hybrid is not None:
+            return self._hybrid.forward(segments, self.backend)
         ends = np.cumsum([segment.size for segment in segments]) - 1
         wanted = np.array([segment.sample for segment in segments], dtype=bool)
         return self._run(segments, ends[wanted])
 
     def forward_all(self, segment: Segment) -> torch.Tensor:
         """Like `forward`, for one segment, with the logits of all its tokens: [n, vocab]."""
+        if self._hybrid is not None:
+            return self._hybrid.forward_all(segment, self.backend)
         return self._run([segment], np.arange(segment.size))
 
     def warm_up(self) -> None:
@@ -157,6 +176,13 @@ class ModelRunner:
                 **extra,
             ).logits[0]
         return (logits if self._keeps else logits[rows]).float()
+
+
+def _snapshot_bytes(state: StateLayout | None, kv_bytes: int) -> int:
+    """What snapshots may take beside the KV: its share, or a few where that would be none."""
+    if state is None:
+        return 0
+    return max(int(kv_bytes * (1 / _KV_SHARE_OF_HYBRIDS - 1)), _FEWEST_SNAPSHOTS * state.row_bytes)
 
 
 def _best_backend(model: torch.nn.Module, kv: DeviceTier, heads: Sequence[int]) -> AttentionBackend:

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from cache_core import Lease, OutOfBlocksError, PrefixCache
 from engine_adapters.embedded.config import SchedulerLimits
 from engine_adapters.embedded.sequence import Sequence
+from engine_adapters.embedded.state.auxiliary import AuxiliaryState
+from engine_adapters.embedded.state.prefixes import Found, HybridPrefixes
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +45,14 @@ class PrefillRate:
 
 
 class Scheduler:
-    """Queue, batch and block budget. Used from the engine's thread only; it touches no tensor.
+    """Queue, batch and block budget. Used from the engine's thread only.
 
     Waiting sequences are admitted by expected seconds of prefill after their prefix hit, less the seconds they have
     waited, so short work goes first and nothing starves: every second of waiting outweighs a second of work.
+
+    Args:
+        admitted: called with each sequence that got its lease.
+        states: what a hybrid model can reuse; None: the model keeps KV alone.
     """
 
     def __init__(
@@ -55,12 +61,16 @@ class Scheduler:
         limits: SchedulerLimits,
         clock: Callable[[], float],
         admitted: Callable[[Sequence], None] = lambda _: None,
+        states: HybridPrefixes | None = None,
     ) -> None:
         self._admitted = admitted
+        self._states = states
         self._cache = cache
         self._limits = limits
         self._clock = clock
-        self._expected: dict[Sequence, tuple[int, int]] = {}  # sequence -> (cache version, tokens to prefill)
+        self._expected: dict[
+            Sequence, tuple[object, int]
+        ] = {}  # sequence -> (cache version, tokens to prefill)
         self.rate = PrefillRate()
         self.waiting: list[Sequence] = []
         self.running: list[Sequence] = []
@@ -107,6 +117,8 @@ class Scheduler:
         sequence.computed += chunk.tokens
         if sequence.lease is not None:
             sequence.lease.commit(sequence.computed)
+        if sequence.keep_at and sequence.computed == sequence.keep_at[0]:
+            self._keep_state(sequence)
 
     def _extend_decoding(self, plan: Plan) -> bool:
         """Give each decoding sequence room for its last token, oldest first; True when something was preempted."""
@@ -146,6 +158,8 @@ class Scheduler:
     def _prefill(plan: Plan, sequence: Sequence, budget: int) -> int:
         missing = sequence.length - sequence.computed
         tokens = min(budget, missing)
+        if sequence.keep_at:
+            tokens = min(tokens, sequence.keep_at[0] - sequence.computed)
         plan.chunks.append(Chunk(sequence, tokens, tokens == missing))
         return tokens
 
@@ -176,13 +190,18 @@ class Scheduler:
 
     def _missing(self, sequence: Sequence) -> int:
         """Tokens that are not cached; the peek is remembered until the cache changes."""
-        version = self._cache.version
+        source = self._cache if self._states is None else self._states
+        version: object = source.version
         known = self._expected.get(sequence)
         if known is None or known[0] != version:
-            matched = self._cache.match(sequence.known, sequence.request.scope)
-            known = (version, sequence.length - matched)
+            known = (version, sequence.length - self._reusable(sequence))
             self._expected[sequence] = known
         return known[1]
+
+    def _reusable(self, sequence: Sequence) -> int:
+        if self._states is not None:
+            return self._states.reusable(sequence.known, sequence.request.scope)
+        return self._cache.match(sequence.known, sequence.request.scope)
 
     def _waits_for_owner(self, sequence: Sequence) -> bool:
         """Whether a running sequence is computing more of this prefix than is cached; nothing is held meanwhile."""
@@ -195,7 +214,10 @@ class Scheduler:
         reserve = sum(1 for s in self.running if s.decoding)
         if self._blocks(self._missing(sequence)) + reserve > self._cache.available():
             return False  # without a lease, which would warm what it pins at every step of a long wait
-        lease = self._cache.acquire(sequence.known, sequence.request.scope)
+        found = None
+        if self._states is not None:
+            found = self._states.acquire(sequence.known, sequence.request.scope)
+        lease = self._cache.acquire(sequence.known, sequence.request.scope) if found is None else found.lease
         needed = self._blocks(sequence.length) - self._blocks(lease.matched)
         if needed + reserve > self._cache.available() or not _extended(lease, sequence):
             lease.release()
@@ -204,6 +226,9 @@ class Scheduler:
         sequence.lease = lease
         sequence.computed = lease.matched
         sequence.reused = matched if sequence.reused is None else min(sequence.reused, matched)
+        if found is not None:
+            matched = min(self._start_state(sequence, found), sequence.prompt_length)
+        sequence.matched = matched if sequence.matched is None else min(sequence.matched, matched)
         sequence.waits_for = None
         self._expected.pop(sequence, None)
         self.waiting.remove(sequence)
@@ -211,7 +236,21 @@ class Scheduler:
         self._admitted(sequence)
         return True
 
+    def _start_state(self, sequence: Sequence, found: Found) -> int:
+        """Give a sequence its own copy of the state it goes on from; says what the index had."""
+        assert self._states is not None, "only hybrid models have states"
+        sequence.state = AuxiliaryState(found.snapshot)
+        sequence.keep_at = self._states.boundaries(found, sequence.prompt_length)
+        return found.matched
+
+    def _keep_state(self, sequence: Sequence) -> None:
+        del sequence.keep_at[0]
+        if self._states is not None and sequence.state is not None:
+            self._states.keep(sequence.known[: sequence.computed], sequence.request.scope, sequence.state)
+
     def _release(self, sequence: Sequence) -> None:
+        sequence.state = None
+        sequence.keep_at = []
         if sequence.lease is not None:
             sequence.lease.release()
             sequence.lease = None

@@ -11,6 +11,7 @@ from engine_adapters.base import GenerateRequest
 from engine_adapters.embedded.output.detokenizer import IncrementalDetokenizer
 from engine_adapters.embedded.output.stop_strings import StopStrings
 from engine_adapters.embedded.sampling import SamplingState
+from engine_adapters.embedded.state.auxiliary import AuxiliaryState
 
 
 @dataclass(eq=False, slots=True)
@@ -33,6 +34,11 @@ class Sequence:
     computed: int = 0
     lease: Lease | None = None
     reused: int | None = None  # prompt tokens whose prefill was skipped; None before the first admission
+    matched: int | None = None  # prompt tokens whose KV was there; hybrid models may reuse less of them
+    state: AuxiliaryState | None = (
+        None  # of hybrid models, while it holds a lease; stands for the `computed` tokens
+    )
+    keep_at: list[int] = field(default_factory=list)  # where snapshots of it are still to be taken, ascending
     waits_for: InFlight | None = None
     fetch: Fetch | None = None  # what was brought up from tiers below the device for it
     siblings: list["Sequence"] = field(default_factory=list)  # choices that fork off after this one's prefill

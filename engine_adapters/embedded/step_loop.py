@@ -17,6 +17,7 @@ from engine_adapters.embedded.output.token_texts import token_texts
 from engine_adapters.embedded.sampling import GrammarLimitError, SampledToken, Sampler
 from engine_adapters.embedded.scheduler import Chunk, Scheduler, prefilled_tokens
 from engine_adapters.embedded.sequence import Sequence
+from engine_adapters.embedded.state.prefixes import HybridPrefixes
 from engine_adapters.embedded.tiering import Tiering, reused_by_tier
 from engine_adapters.errors import EngineError, EngineFailureError, InvalidRequestError
 
@@ -29,6 +30,7 @@ class StepLoop:
     Args:
         closed: called with the number of choices of every job that ended, however it ended.
         tiering: what lies below the device; None: nothing.
+        states: what a hybrid model can reuse; None: the model keeps KV alone.
     """
 
     def __init__(
@@ -40,6 +42,7 @@ class StepLoop:
         clock: Callable[[], float],
         closed: Callable[[int], None],
         tiering: Tiering | None = None,
+        states: HybridPrefixes | None = None,
     ) -> None:
         self._tiering = tiering
         self._runner = runner
@@ -50,7 +53,7 @@ class StepLoop:
         self._sampler = Sampler()
         self._jobs: dict[str, Job] = {}
         admitted = tiering.admitted if tiering is not None else lambda _: None
-        self.scheduler = Scheduler(cache, limits, clock, admitted)
+        self.scheduler = Scheduler(cache, limits, clock, admitted, states)
         self.counters = EngineCounters()
 
     @property
@@ -173,7 +176,7 @@ class StepLoop:
     def _queue(self, leader: Sequence, siblings: Many[Sequence]) -> None:
         """Let siblings run on their own. What their leader computed for the request was not reused by it."""
         for sibling in siblings:
-            sibling.reused = leader.reused
+            sibling.reused, sibling.matched = leader.reused, leader.matched
             self.scheduler.add(sibling)
 
     def _try_fork(self, leader: Sequence, sibling: Sequence) -> bool:
@@ -185,7 +188,9 @@ class StepLoop:
         except OutOfBlocksError:
             return False
         sibling.computed = leader.computed
-        sibling.reused = leader.reused
+        sibling.reused, sibling.matched = leader.reused, leader.matched
+        if leader.state is not None:
+            sibling.state = leader.state.clone()
         self.scheduler.running.append(sibling)
         return True
 
@@ -242,6 +247,7 @@ class StepLoop:
         self.counters.prompt_tokens += prompt
         reused = job.reused or 0
         self.counters.reused_tokens += reused
+        self.counters.matched_tokens += max(job.leader.matched or 0, reused)
         self.counters.recomputed_tokens += prompt - reused
         self.counters.completion_tokens += job.completion_tokens
 
@@ -280,4 +286,4 @@ def _segment(chunk: Chunk) -> Segment:
     sequence = chunk.sequence
     assert sequence.lease is not None, "a planned sequence holds a lease"
     tokens = sequence.tokens[sequence.computed : sequence.computed + chunk.tokens]
-    return Segment(tokens, sequence.computed, sequence.lease.blocks, chunk.sample)
+    return Segment(tokens, sequence.computed, sequence.lease.blocks, chunk.sample, sequence.state)

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from engine_adapters.embedded.state.auxiliary import AuxiliaryState
+
 
 @dataclass(frozen=True, slots=True)
 class Segment:
@@ -14,6 +16,9 @@ class Segment:
     past: int  # tokens whose KV is in the cache
     blocks: NDArray[np.int32]  # page table covering past + n tokens; may be longer
     sample: bool  # whether the logits of the last token are wanted
+    state: AuxiliaryState | None = (
+        None  # of hybrid models: what stands for the `past` tokens; moves on with it
+    )
 
     @property
     def size(self) -> int:

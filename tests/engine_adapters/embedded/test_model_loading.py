@@ -37,7 +37,7 @@ SMALL: dict[str, Any] = {
         (transformers.BloomConfig(), "bloom: .* never calls the attention interface"),
         (transformers.MptConfig(), "mpt: .* never calls the attention interface"),
         (transformers.RwkvConfig(), "rwkv: .* never calls the attention interface"),
-        (transformers.Qwen3NextConfig(), "qwen3_next: layers of type linear_attention"),
+        (transformers.MambaConfig(), "mamba: .* never calls the attention interface"),
         (transformers.Llama4TextConfig(), "llama4_text: layers of type chunked_attention"),
     ],
     ids=lambda value: value.model_type if hasattr(value, "model_type") else "",
@@ -70,6 +70,22 @@ def test_layers_without_attention_are_refused() -> None:
     model.model.layers[1].self_attn.forward = lambda hidden_states, **_: (hidden_states, None)
     with pytest.raises(UnsupportedModelError, match=r"llama: \[1\] of 3 layers"):
         probe_layers(model)
+
+
+def test_scans_that_do_not_start_from_a_state_are_refused(tmp_path: Path) -> None:
+    config = transformers.JambaConfig(
+        **{**SMALL, "num_hidden_layers": 4},
+        attn_layer_period=2,
+        attn_layer_offset=1,
+        num_experts=2,
+        num_experts_per_tok=1,
+        mamba_d_state=8,
+        mamba_dt_rank=8,
+        pad_token_id=None,
+    )
+    transformers.AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path)
+    with pytest.raises(UnsupportedModelError, match="jamba: its recurrent layers do not continue a prompt"):
+        ModelRunner.load(tmp_path, device="cpu", num_blocks=8)
 
 
 def test_each_layer_says_what_it_keeps_and_sees() -> None:

@@ -1,0 +1,100 @@
+"""Transformers cache layers for models whose KV is paged: attention passes through, recurrent layers keep theirs."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from transformers import Cache, DynamicCache, PretrainedConfig
+from transformers.cache_utils import (
+    CacheLayerMixin,
+    DummyLayer,
+    DynamicLayer,
+    LinearAttentionCacheLayerMixin,
+    LinearAttentionLayer,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LayerKind:
+    """What one layer of the model keeps."""
+
+    attends: bool  # KV, which is ours to keep
+    states: int  # recurrent and convolution states side by side; 0: none
+
+
+class UnknownLayerError(Exception):
+    """A layer keeps something that is neither KV nor such a state."""
+
+
+def layer_kinds(config: PretrainedConfig) -> tuple[LayerKind, ...]:
+    """What Transformers' own cache would keep for each layer.
+
+    Raises:
+        UnknownLayerError: a layer keeps something else; the message names it.
+    """
+    return tuple(_kind(number, layer) for number, layer in enumerate(DynamicCache(config=config).layers))
+
+
+def _kind(number: int, layer: Any) -> LayerKind:
+    states = layer.number_of_states if isinstance(layer, LinearAttentionLayer) else 0
+    attends = isinstance(layer, CacheLayerMixin)
+    known = isinstance(layer, (DummyLayer, LinearAttentionLayer, DynamicLayer))
+    if not known or (attends and not isinstance(layer, DynamicLayer)):
+        raise UnknownLayerError(f"layer {number} keeps a {type(layer).__name__}")
+    return LayerKind(attends, states)
+
+
+def make_cache(kinds: tuple[LayerKind, ...], past: int) -> Any:
+    """An empty cache for one forward pass of sequences with `past` tokens behind them."""
+    return Cache(layers=[_layer(kind, past) for kind in kinds])
+
+
+def _layer(kind: LayerKind, past: int) -> Any:
+    if kind.attends:
+        return _PagedAndLinear(past, kind.states) if kind.states else _Paged(past)
+    return LinearAttentionLayer(number_of_states=kind.states) if kind.states else DummyLayer()
+
+
+class _Paged(CacheLayerMixin):  # type: ignore[misc]
+    """Hands new keys and values on: the attention function writes them to their pages and reads the others there."""
+
+    def __init__(self, past: int) -> None:
+        super().__init__()
+        self.is_initialized = True
+        self._past = past
+
+    def lazy_initialization(self, *tensors: torch.Tensor) -> None:
+        """Nothing is kept here."""
+
+    def update(
+        self, key_states: torch.Tensor, value_states: torch.Tensor, *_: Any, **__: Any
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        return key_states, value_states
+
+    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
+        return self._past + query_length, 0
+
+    def get_seq_length(self) -> int:
+        return self._past
+
+    def get_max_length(self) -> int:
+        return -1
+
+
+class _PagedAndLinear(LinearAttentionLayer, _Paged):  # type: ignore[misc]
+    """A layer that attends and has recurrent states, too."""
+
+    is_croppable = False
+    is_compileable = False
+
+    def __init__(self, past: int, states: int) -> None:
+        _Paged.__init__(self, past)
+        LinearAttentionLayer.__init__(self, number_of_states=states)
+
+    def get_max_length(self) -> int:
+        return -1
+
+
+def is_stateful(layer: Any) -> bool:
+    """Whether a cache layer holds recurrent or convolution states."""
+    return isinstance(layer, LinearAttentionCacheLayerMixin)

@@ -1,0 +1,113 @@
+"""Snapshots by the tokens they stand behind, within a bound of device memory."""
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Iterator
+from threading import Lock
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine_adapters.embedded.state.auxiliary import AuxiliaryState, Snapshot
+
+Tokens = NDArray[np.int32]
+_Key = tuple[str, int, bytes]  # scope, tokens, digest of those tokens
+
+
+class SnapshotStore:
+    """Least recently used goes first. Every method may be called from any thread.
+
+    Args:
+        max_bytes: all snapshots together; where one alone is larger, none is kept.
+        row_bytes: of one snapshot.
+    """
+
+    def __init__(self, max_bytes: int, row_bytes: int) -> None:
+        self._room = max_bytes // max(row_bytes, 1)
+        self._row_bytes = row_bytes
+        self._kept: OrderedDict[_Key, Snapshot] = OrderedDict()
+        self._lengths: dict[str, dict[int, int]] = {}  # scope -> length -> how many snapshots have it
+        self._lock = Lock()
+        self.version = 0  # grows whenever the set of snapshots changes
+        self.evicted = 0
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    @property
+    def nbytes(self) -> int:
+        """Device memory held."""
+        return len(self._kept) * self._row_bytes
+
+    def deepest(self, tokens: Tokens, scope: str, limit: int) -> int:
+        """Length of the longest snapshot that is a prefix of `tokens[:limit]`, 0: there is none. Changes nothing."""
+        with self._lock:
+            key = self._deepest(tokens, scope, limit)
+            return 0 if key is None else key[1]
+
+    def find(self, tokens: Tokens, scope: str, limit: int) -> Snapshot | None:
+        """The longest snapshot that is a prefix of `tokens[:limit]`; it counts as used."""
+        with self._lock:
+            key = self._deepest(tokens, scope, limit)
+            if key is None:
+                return None
+            self._kept.move_to_end(key)
+            return self._kept[key]
+
+    def keep(self, tokens: Tokens, scope: str, state: AuxiliaryState) -> None:
+        """Keep a copy of `state`, which stands behind just these `tokens`; one that is there already stays."""
+        assert state.length == len(tokens), "a snapshot stands behind the tokens it is kept for"
+        key = (scope, len(tokens), hashlib.blake2b(_bytes(tokens)).digest())
+        with self._lock:
+            if key in self._kept:
+                self._kept.move_to_end(key)
+                return
+            if self._room == 0:
+                return
+            while len(self._kept) >= self._room:
+                self._forget(next(iter(self._kept)))
+                self.evicted += 1
+            self._kept[key] = state.snapshot()
+            lengths = self._lengths.setdefault(scope, {})
+            lengths[len(tokens)] = lengths.get(len(tokens), 0) + 1
+            self.version += 1
+
+    def flush(self, scope: str | None = None) -> int:
+        """Forget the snapshots of one scope, or all; says how many."""
+        with self._lock:
+            going = [key for key in self._kept if scope is None or key[0] == scope]
+            for key in going:
+                self._forget(key)
+            return len(going)
+
+    def _deepest(self, tokens: Tokens, scope: str, limit: int) -> _Key | None:
+        found = None
+        for key in self._prefixes(tokens, scope, limit):
+            if key in self._kept:
+                found = key
+        return found
+
+    def _prefixes(self, tokens: Tokens, scope: str, limit: int) -> Iterator[_Key]:
+        """Keys of the prefixes that have the length of some snapshot; the tokens are read once."""
+        digest, done = hashlib.blake2b(), 0
+        for length in sorted(self._lengths.get(scope, ())):
+            if length > min(limit, len(tokens)):
+                return
+            digest.update(_bytes(tokens[done:length]))
+            done = length
+            yield scope, length, digest.copy().digest()
+
+    def _forget(self, key: _Key) -> None:
+        del self._kept[key]
+        scope, length, _ = key
+        lengths = self._lengths[scope]
+        lengths[length] -= 1
+        if not lengths[length]:
+            del lengths[length]
+        if not lengths:
+            del self._lengths[scope]
+        self.version += 1
+
+
+def _bytes(tokens: Tokens) -> memoryview:
+    return np.ascontiguousarray(tokens, dtype=np.int32).data

@@ -1,0 +1,67 @@
+"""Hybrid models of two to four layers with random weights: attention beside recurrent or convolution layers."""
+
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from tests.tiny_models import VOCABULARY, save_random_model
+
+Hybrid = Literal["qwen3_next", "falcon_h1", "bamba", "lfm2"]
+HYBRIDS: tuple[Hybrid, ...] = get_args(Hybrid)
+
+_COMMON: dict[str, Any] = {
+    "vocab_size": VOCABULARY,
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 2048,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+    "pad_token_id": 2,
+    "tie_word_embeddings": False,
+}
+_MAMBA: dict[str, Any] = {
+    "mamba_d_head": 16,
+    "mamba_d_state": 16,
+    "mamba_n_groups": 1,
+    "mamba_chunk_size": 32,
+}
+
+
+def hybrid_config(arch: Hybrid) -> Any:
+    """The configuration of a tiny hybrid model."""
+    import transformers
+
+    match arch:
+        case "qwen3_next":
+            return transformers.Qwen3NextConfig(
+                **_COMMON,
+                num_hidden_layers=4,
+                head_dim=16,
+                linear_num_value_heads=4,
+                linear_num_key_heads=2,
+                linear_key_head_dim=16,
+                linear_value_head_dim=16,
+                moe_intermediate_size=32,
+                shared_expert_intermediate_size=32,
+                num_experts=4,
+                num_experts_per_tok=2,
+            )
+        case "falcon_h1":
+            return transformers.FalconH1Config(
+                **_COMMON, **_MAMBA, num_hidden_layers=2, head_dim=16, mamba_d_ssm=64, mamba_n_heads=4
+            )
+        case "bamba":
+            return transformers.BambaConfig(
+                **_COMMON, **_MAMBA, num_hidden_layers=4, attn_layer_indices=[2], mamba_n_heads=8
+            )
+        case "lfm2":
+            kinds = ["conv", "full_attention", "conv", "full_attention"]
+            return transformers.Lfm2Config(
+                **_COMMON, num_hidden_layers=4, layer_types=kinds, block_multiple_of=16
+            )
+
+
+def save_tiny_hybrid(arch: Hybrid, folder: Path) -> Path:
+    """Write a model of `arch` with a tokenizer into `folder`, and return `folder`."""
+    return save_random_model(hybrid_config(arch), folder)
