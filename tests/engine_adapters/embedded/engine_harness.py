@@ -19,6 +19,8 @@ from engine_adapters.embedded.config import SchedulerLimits
 from engine_adapters.embedded.engine import Engine
 from engine_adapters.embedded.job import Done, Output
 from engine_adapters.embedded.model_runner import ModelRunner, Segment
+from engine_adapters.embedded.state.prefixes import HybridPrefixes
+from engine_adapters.embedded.state.snapshot_store import SnapshotStore
 from engine_adapters.errors import EngineError
 
 BLOCK = 16
@@ -103,7 +105,18 @@ class Harness:
         self.runner = WatchedRunner(runner)
         self.cache = PrefixCache(BlockPool(blocks, BLOCK), copy_blocks=runner.kv.copy_blocks)
         self.violations: list[BaseException] = []
-        self.engine = Engine(self.runner, self.cache, tokenizer, limits, after_step=self._check)  # type: ignore[arg-type]
+        self.states: HybridPrefixes | None = None
+        if runner.state is not None:
+            store = SnapshotStore(runner.snapshot_bytes, runner.state.row_bytes)
+            self.states = HybridPrefixes(self.cache, store)
+        self.engine = Engine(
+            self.runner,  # type: ignore[arg-type]
+            self.cache,
+            tokenizer,
+            limits,
+            after_step=self._check,
+            states=self.states,
+        )
         self._ids = itertools.count()
 
     def submit(
