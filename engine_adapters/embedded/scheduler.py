@@ -7,6 +7,7 @@ from cache_core import Lease, OutOfBlocksError, PrefixCache
 from engine_adapters.embedded.config import SchedulerLimits
 from engine_adapters.embedded.sequence import Sequence
 from engine_adapters.embedded.state.auxiliary import AuxiliaryState
+from engine_adapters.embedded.state.branches import Branches
 from engine_adapters.embedded.state.prefixes import Found, HybridPrefixes
 
 
@@ -65,6 +66,7 @@ class Scheduler:
     ) -> None:
         self._admitted = admitted
         self._states = states
+        self._branches = Branches(cache.block_size)
         self._cache = cache
         self._limits = limits
         self._clock = clock
@@ -87,6 +89,8 @@ class Scheduler:
 
     def add(self, sequence: Sequence) -> None:
         """Queue a sequence that holds no lease."""
+        if self._states is not None:
+            self._branches.arrived(sequence, self.running)
         self.waiting.append(sequence)
 
     def remove(self, sequence: Sequence) -> None:
@@ -96,7 +100,7 @@ class Scheduler:
         if sequence in self.waiting:
             self.waiting.remove(sequence)
         self._expected.pop(sequence, None)
-        sequence.waits_for = None
+        sequence.waits_for = sequence.follows = None
         self._release(sequence)
 
     def plan(self) -> Plan:
@@ -117,8 +121,8 @@ class Scheduler:
         sequence.computed += chunk.tokens
         if sequence.lease is not None:
             sequence.lease.commit(sequence.computed)
-        if sequence.keep_at and sequence.computed == sequence.keep_at[0]:
-            self._keep_state(sequence)
+        if self._states is not None:
+            self._keep_state(self._states, sequence)
 
     def _extend_decoding(self, plan: Plan) -> bool:
         """Give each decoding sequence room for its last token, oldest first; True when something was preempted."""
@@ -205,6 +209,8 @@ class Scheduler:
 
     def _waits_for_owner(self, sequence: Sequence) -> bool:
         """Whether a running sequence is computing more of this prefix than is cached; nothing is held meanwhile."""
+        if self._states is not None:  # KV alone is no use to a hybrid model
+            return self._branches.waits(sequence, sequence.length - self._missing(sequence))
         if sequence.waits_for is None or not sequence.waits_for.pending:
             sequence.waits_for = self._cache.computing(sequence.known, sequence.request.scope)
         return sequence.waits_for is not None
@@ -233,6 +239,8 @@ class Scheduler:
         self._expected.pop(sequence, None)
         self.waiting.remove(sequence)
         self.running.append(sequence)
+        if self._states is not None:
+            self._branches.admitted(sequence, self.waiting)
         self._admitted(sequence)
         return True
 
@@ -243,10 +251,13 @@ class Scheduler:
         sequence.keep_at = self._states.boundaries(found, sequence.prompt_length)
         return found.matched
 
-    def _keep_state(self, sequence: Sequence) -> None:
-        del sequence.keep_at[0]
-        if self._states is not None and sequence.state is not None:
-            self._states.keep(sequence.known[: sequence.computed], sequence.request.scope, sequence.state)
+    @staticmethod
+    def _keep_state(states: HybridPrefixes, sequence: Sequence) -> None:
+        """Take the snapshot that is due; one whose place was chosen while a step went past it is left out."""
+        while sequence.keep_at and sequence.keep_at[0] <= sequence.computed:
+            boundary = sequence.keep_at.pop(0)
+            if boundary == sequence.computed and sequence.state is not None:
+                states.keep(sequence.known[:boundary], sequence.request.scope, sequence.state)
 
     def _release(self, sequence: Sequence) -> None:
         sequence.state = None

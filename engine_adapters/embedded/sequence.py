@@ -39,6 +39,9 @@ class Sequence:
         None  # of hybrid models, while it holds a lease; stands for the `computed` tokens
     )
     keep_at: list[int] = field(default_factory=list)  # where snapshots of it are still to be taken, ascending
+    follows: "tuple[Sequence, int] | None" = (
+        None  # who takes a snapshot at which boundary, for this one to go on from
+    )
     waits_for: InFlight | None = None
     fetch: Fetch | None = None  # what was brought up from tiers below the device for it
     siblings: list["Sequence"] = field(default_factory=list)  # choices that fork off after this one's prefill

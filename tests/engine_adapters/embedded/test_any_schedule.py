@@ -1,7 +1,8 @@
 """Whatever comes, goes and runs short of blocks: every answer is the one it would have been alone.
 
 The model is a chain of hashes: a token's KV is a number that only its whole prefix gives, so that a block which was
-overwritten, shared wrongly or never computed shows at once.
+overwritten, shared wrongly or never computed shows at once. Where the model keeps a state, too, that is the hash alone,
+and a state of another prefix shows as well.
 """
 
 from collections.abc import Sequence as Many
@@ -23,6 +24,8 @@ from engine_adapters.embedded.output.detokenizer import IncrementalDetokenizer
 from engine_adapters.embedded.output.stop_strings import StopStrings
 from engine_adapters.embedded.sampling import SamplingState
 from engine_adapters.embedded.sequence import Sequence
+from engine_adapters.embedded.state.prefixes import HybridPrefixes
+from engine_adapters.embedded.state.snapshot_store import SnapshotStore
 from engine_adapters.embedded.step_loop import StepLoop
 from engine_adapters.errors import EngineError
 from tests.output_tokenizers import byte_tokenizer
@@ -47,8 +50,11 @@ def answer_alone(prompt: Many[int], tokens: int) -> list[int]:
     return answer
 
 
+ROW_BYTES = 8
+
+
 class ChainRunner:
-    """Stands for a model runner; `slots` is its KV."""
+    """Stands for a model runner; `slots` is its KV, and segments may bring a state."""
 
     eos_token_ids: tuple[int, ...] = ()
 
@@ -70,10 +76,16 @@ class ChainRunner:
         written = np.unique(table[segment.past : segment.length] // BLOCK)
         assert (self.pool.state[written] == FILLING).all(), "a block that others may read is written"
         state = past[-1] if past else 0
+        if segment.state is not None:
+            assert segment.state.length == segment.past, "a state stands for other tokens than the KV"
+            kept = segment.state.tensors
+            assert (int(kept[0]) if kept is not None else 0) == state, "the state of another prefix"
         for token, slot in zip(segment.tokens, table[segment.past :], strict=False):
             after = chained(state, token)
             self.parent[after] = state
             self.slots[slot] = state = after
+        if segment.state is not None:
+            segment.state.put((torch.tensor([state]),), segment.length)
         return state
 
     def copy_blocks(self, source: NDArray[np.int32], target: NDArray[np.int32]) -> None:
@@ -110,12 +122,15 @@ class Asked:
 class World:
     """A step loop with requests under way."""
 
-    def __init__(self, blocks: int, limits: SchedulerLimits) -> None:
+    def __init__(self, blocks: int, limits: SchedulerLimits, snapshots: int | None = None) -> None:
         self.now = 0.0
         self.room = blocks * BLOCK
         pool = BlockPool(blocks, BLOCK)
         self.runner = ChainRunner(pool)
         self.cache = PrefixCache(pool, copy_blocks=self.runner.copy_blocks)
+        self.states: HybridPrefixes | None = None
+        if snapshots is not None:
+            self.states = HybridPrefixes(self.cache, SnapshotStore(snapshots * ROW_BYTES, ROW_BYTES))
         self.asked: list[Asked] = []
         self.closed = 0
         self.loop = StepLoop(
@@ -125,6 +140,7 @@ class World:
             limits,
             lambda: self.now,
             self._close,
+            states=self.states,
         )
 
     def _close(self, choices: int) -> None:
@@ -158,10 +174,17 @@ class World:
             asked.cancelled = asked.done is None
             self.loop.drop(str(number))
 
+    def forget(self) -> None:
+        """Every snapshot goes, and the KV stays."""
+        if self.states is not None:
+            self.states.store.flush()
+
     def step(self) -> None:
         self.now += 0.01
         self.loop.step()
         self.cache.check_integrity()
+        for sequence in (*self.loop.scheduler.running, *self.loop.scheduler.waiting):
+            assert (sequence.state is not None) == (self.states is not None and sequence.lease is not None)
 
     def finish(self) -> None:
         for _ in range(MOST_STEPS):
@@ -194,6 +217,7 @@ PROMPTS = st.builds(
 )
 ASK = st.tuples(st.just("ask"), PROMPTS, st.integers(1, 4), st.integers(1, 20))
 STEP = st.tuples(st.just("step"), st.integers(1, 6))
+FORGET = st.tuples(st.just("forget"))
 DROP = st.tuples(st.just("drop"), st.integers(0, 9))
 
 
@@ -202,20 +226,24 @@ DROP = st.tuples(st.just("drop"), st.integers(0, 9))
     blocks=st.integers(4, 24),
     budget=st.integers(3, 24),
     running=st.integers(1, 8),
-    script=st.lists(st.one_of(ASK, ASK, STEP, STEP, DROP), min_size=1, max_size=24),
+    snapshots=st.one_of(st.none(), st.integers(0, 6)),
+    script=st.lists(st.one_of(ASK, ASK, STEP, STEP, DROP, FORGET), min_size=1, max_size=24),
 )
 def test_every_answer_is_as_alone_nothing_leaks_and_nobody_starves(
-    blocks: int, budget: int, running: int, script: list[tuple[object, ...]]
+    blocks: int, budget: int, running: int, snapshots: int | None, script: list[tuple[object, ...]]
 ) -> None:
     world = World(
         blocks,
         SchedulerLimits(
             max_running=running, prefill_budget=budget, prefill_budget_decoding=max(budget // 2, 1)
         ),
+        snapshots,
     )
     for what, *arguments in script:
         if what == "ask":
             world.ask(*arguments)  # type: ignore[arg-type]
+        elif what == "forget":
+            world.forget()
         elif what == "drop":
             world.drop(*arguments)  # type: ignore[arg-type]
         else:

@@ -1,6 +1,7 @@
 """Hybrid models in the engine: what is reused is where KV and state are both whole, and answers never change."""
 
 import gc
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -173,6 +174,26 @@ def test_many_at_once_answer_as_alone(folder: Path) -> None:
             pending = [harness.submit(prompt, max_tokens=6 + i) for i, prompt in enumerate(prompts)]
             for prompt, each in zip(prompts, pending, strict=True):
                 check(folder, prompt, each.result())
+
+
+def test_prompts_that_come_together_compute_their_beginning_once(folder: Path) -> None:
+    shared = random_tokens(96, 17)
+    prompts = [joined(shared, random_tokens(20, seed)) for seed in (18, 19, 20)] + [shared[:90]]
+    with leaving_nothing(folder, limits=SchedulerLimits(prefill_budget=48)) as harness:
+        gate = threading.Event()
+        harness.runner.before_step = lambda _: gate.wait()
+        first = harness.submit(random_tokens(5, 21), max_tokens=1)
+        pending = [harness.submit(prompt, max_tokens=4) for prompt in prompts]
+        gate.set()
+        first.result()
+        answers = [each.result() for each in pending]
+        for prompt, answer in zip(prompts, answers, strict=True):
+            check(folder, prompt, answer)
+        prefilled = harness.runner.computed - 5 - 4 * 3
+        assert prefilled == sum(
+            len(prompt) - reuse(answer) for prompt, answer in zip(prompts, answers, strict=True)
+        )
+        assert prefilled <= 116 + 2 * 20 + 90
 
 
 def test_choices_fork_off_the_prompts_state(folder: Path) -> None:
