@@ -209,8 +209,12 @@ class Scheduler:
 
     def _waits_for_owner(self, sequence: Sequence) -> bool:
         """Whether a running sequence is computing more of this prefix than is cached; nothing is held meanwhile."""
-        if self._states is not None:  # KV alone is no use to a hybrid model
-            return self._branches.waits(sequence, sequence.length - self._missing(sequence))
+        if self._states is not None:
+            reusable = sequence.length - self._missing(sequence)
+            if self._branches.waits(sequence, reusable):
+                return True
+            if self._states.with_state(sequence.known, sequence.request.scope) <= reusable:
+                return False  # more KV alone would be no use
         if sequence.waits_for is None or not sequence.waits_for.pending:
             sequence.waits_for = self._cache.computing(sequence.known, sequence.request.scope)
         return sequence.waits_for is not None

@@ -45,6 +45,7 @@ class StepLoop:
         states: HybridPrefixes | None = None,
     ) -> None:
         self._tiering = tiering
+        self._states = states
         self._runner = runner
         self._clock = clock
         self._closed = closed
@@ -71,9 +72,13 @@ class StepLoop:
         self.counters.requests += 1
         leader, *siblings = job.open.values()
         leader.siblings = siblings
-        if self._tiering is not None:
+        if self._tiering is not None and self._may_reuse(leader):
             self._tiering.queued(leader)
         self.scheduler.add(leader)
+
+    def _may_reuse(self, leader: Sequence) -> bool:
+        """Whether cached KV can be of use: a hybrid model needs a state to go with it."""
+        return self._states is None or self._states.with_state(leader.known, leader.request.scope) > 0
 
     def drop(self, job_id: str) -> None:
         """Cancel a job; nothing more is given out for it."""

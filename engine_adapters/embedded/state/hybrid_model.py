@@ -43,7 +43,7 @@ class HybridModel:
             ValueError: a segment's state does not stand for the tokens before it.
         """
         states = [_state_of(segment) for segment in segments]
-        alone = [i for i, s in enumerate(segments) if s.size > 1 or states[i].tensors is None]
+        alone = [i for i, s in enumerate(segments) if s.size > 1 or not s.past]
         together = [i for i in range(len(segments)) if i not in set(alone)]
         found: dict[int, torch.Tensor] = {}
         for i in alone:

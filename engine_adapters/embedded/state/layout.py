@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import torch
 
-from engine_adapters.embedded.state.auxiliary import AuxiliaryState
+from engine_adapters.embedded.state.auxiliary import AuxiliaryState, stacked
 from engine_adapters.embedded.state.cache_layers import LayerKind, make_cache
 
 Name = Literal["conv", "recurrent"]
@@ -42,20 +42,18 @@ class StateLayout:
     def load(self, states: Sequence[AuxiliaryState]) -> Any:
         """A cache for a forward pass over these sequences: one that is empty, or some that all hold state.
 
-        A single state is not copied: the pass changes its tensors in place.
+        The pass changes the states in place: they are good for nothing until `store`.
         """
         cache = make_cache(self.kinds, max(state.length for state in states))
-        rows = [state.tensors for state in states if state.tensors is not None]
-        assert len(rows) == len(states) or len(states) == 1, "only sequences that hold state can be stacked"
-        for part, tensors in zip(self.parts, zip(*rows, strict=True), strict=False):
-            _put(cache.layers[part.layer], part, tensors[0] if len(tensors) == 1 else torch.cat(tensors))
+        for part, tensor in zip(self.parts, stacked(states) or (), strict=False):
+            _put(cache.layers[part.layer], part, tensor)
         return cache
 
     def store(self, cache: Any, states: Sequence[AuxiliaryState], lengths: Sequence[int]) -> None:
         """Give each sequence its row of what a forward pass left in `cache`."""
-        stacked = [_get(cache.layers[part.layer], part) for part in self.parts]
+        stack = tuple(_get(cache.layers[part.layer], part) for part in self.parts)
         for row, (state, length) in enumerate(zip(states, lengths, strict=True)):
-            state.put(tuple(tensor[row : row + 1] for tensor in stacked), length)
+            state.put(stack, length, row)
 
 
 def _parts(kinds: tuple[LayerKind, ...], cache: Any) -> list[StatePart]:

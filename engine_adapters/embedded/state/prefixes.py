@@ -36,6 +36,10 @@ class HybridPrefixes:
         """Leading tokens that `acquire` would find. Changes nothing."""
         return self.store.deepest(tokens, scope, self._matched(tokens, scope))
 
+    def with_state(self, tokens: Tokens, scope: str) -> int:
+        """Leading tokens that could be reused if all their KV were there, which may be on its way."""
+        return self.store.deepest(tokens, scope, self._cache.reusable(len(tokens)))
+
     def acquire(self, tokens: Tokens, scope: str) -> Found:
         """Lease the deepest block boundary with both KV and snapshot, at most the last token but one."""
         matched = limit = self._matched(tokens, scope)

@@ -92,6 +92,24 @@ def test_prompts_and_decodes_mix_in_one_step(case: HybridCase) -> None:
     assert [state.length for state in states] == [150, 77, 40, 30]
 
 
+def test_sequences_join_and_leave_those_that_decode_together(case: HybridCase) -> None:
+    texts = [case.tokens, random_tokens(90, 5), random_tokens(60, 6)]
+    at, states = [40, 33, 21], [AuxiliaryState() for _ in texts]
+    tables = [blocks_at(10 * i) for i in range(3)]
+    for text, past, table, state in zip(texts, at, tables, states, strict=True):
+        case.prefill(text[:past], table, state)
+    expected = [case.uncached(text) for text in texts]
+    for together in [(0, 1, 2), (0, 1, 2), (2, 0), (2, 0), (1,), (2, 1, 0), (1, 0), (0,), (0, 1, 2)]:
+        segments = [
+            Segment(texts[i][at[i] : at[i] + 1], at[i], tables[i], sample=True, state=states[i])
+            for i in together
+        ]
+        logits = case.runner.forward(segments)
+        assert difference(logits, torch.stack([expected[i][at[i]] for i in together])) <= TOLERANCE
+        for i in together:
+            at[i] += 1
+
+
 def test_a_clone_goes_its_own_way(case: HybridCase) -> None:
     state, blocks = AuxiliaryState(), blocks_at(0)
     case.prefill(case.tokens[:48], blocks, state)
