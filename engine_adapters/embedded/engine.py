@@ -147,20 +147,17 @@ class Engine:
         """Counters since the start, and what queue, batch and cache hold now."""
         cache, scheduler = self._cache.stats(), self._loop.scheduler
         since_start = {name: float(getattr(self._loop.counters, name)) for name in EngineCounters.__slots__}
+        now = {
+            "running": float(len(scheduler.running)),
+            "waiting": float(len(scheduler.waiting)),
+            "preemptions": float(scheduler.preemptions),
+            "blocks_total": float(cache.total),
+            "blocks_free": float(cache.free),
+            "blocks_cached": float(cache.cached),
+            "blocks_leased": float(cache.leased),
+        }
         snapshots = {} if self._states is None else _snapshot_counters(self._states.store)
-        return (
-            since_start
-            | snapshots
-            | {
-                "running": float(len(scheduler.running)),
-                "waiting": float(len(scheduler.waiting)),
-                "preemptions": float(scheduler.preemptions),
-                "blocks_total": float(cache.total),
-                "blocks_free": float(cache.free),
-                "blocks_cached": float(cache.cached),
-                "blocks_leased": float(cache.leased),
-            }
-        )
+        return since_start | now | snapshots
 
     def wake(self) -> None:
         """Something that requests wait for has changed."""

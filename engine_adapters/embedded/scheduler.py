@@ -70,9 +70,7 @@ class Scheduler:
         self._cache = cache
         self._limits = limits
         self._clock = clock
-        self._expected: dict[
-            Sequence, tuple[object, int]
-        ] = {}  # sequence -> (cache version, tokens to prefill)
+        self._expected: dict[Sequence, tuple[object, int]] = {}  # -> (cache version, tokens to prefill)
         self.rate = PrefillRate()
         self.waiting: list[Sequence] = []
         self.running: list[Sequence] = []

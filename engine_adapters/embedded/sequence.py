@@ -35,13 +35,9 @@ class Sequence:
     lease: Lease | None = None
     reused: int | None = None  # prompt tokens whose prefill was skipped; None before the first admission
     matched: int | None = None  # prompt tokens whose KV was there; hybrid models may reuse less of them
-    state: AuxiliaryState | None = (
-        None  # of hybrid models, while it holds a lease; stands for the `computed` tokens
-    )
-    keep_at: list[int] = field(default_factory=list)  # where snapshots of it are still to be taken, ascending
-    follows: "tuple[Sequence, int] | None" = (
-        None  # who takes a snapshot at which boundary, for this one to go on from
-    )
+    state: AuxiliaryState | None = None  # hybrid models, while it holds a lease: of its `computed` tokens
+    keep_at: list[int] = field(default_factory=list)  # where its state is still to be kept, ascending
+    follows: "tuple[Sequence, int] | None" = None  # whose state, kept at which boundary, it waits for
     waits_for: InFlight | None = None
     fetch: Fetch | None = None  # what was brought up from tiers below the device for it
     siblings: list["Sequence"] = field(default_factory=list)  # choices that fork off after this one's prefill

@@ -4,14 +4,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from transformers import Cache, DynamicCache, PretrainedConfig
-from transformers.cache_utils import (
-    CacheLayerMixin,
-    DummyLayer,
-    DynamicLayer,
-    LinearAttentionCacheLayerMixin,
-    LinearAttentionLayer,
-)
+from transformers import Cache, DynamicCache, PretrainedConfig, cache_utils
+from transformers.cache_utils import CacheLayerMixin, DynamicLayer, LinearAttentionLayer
+
+_NOTHING_KEPT: Any = getattr(cache_utils, "DummyLayer", None)  # Transformers 5.20 has no such layers yet
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +34,8 @@ def layer_kinds(config: PretrainedConfig) -> tuple[LayerKind, ...]:
 def _kind(number: int, layer: Any) -> LayerKind:
     states = layer.number_of_states if isinstance(layer, LinearAttentionLayer) else 0
     attends = isinstance(layer, CacheLayerMixin)
-    known = isinstance(layer, (DummyLayer, LinearAttentionLayer, DynamicLayer))
+    nothing = _NOTHING_KEPT is not None and isinstance(layer, _NOTHING_KEPT)
+    known = nothing or isinstance(layer, (LinearAttentionLayer, DynamicLayer))
     if not known or (attends and not isinstance(layer, DynamicLayer)):
         raise UnknownLayerError(f"layer {number} keeps a {type(layer).__name__}")
     return LayerKind(attends, states)
@@ -52,7 +49,7 @@ def make_cache(kinds: tuple[LayerKind, ...], past: int) -> Any:
 def _layer(kind: LayerKind, past: int) -> Any:
     if kind.attends:
         return _PagedAndLinear(past, kind.states) if kind.states else _Paged(past)
-    return LinearAttentionLayer(number_of_states=kind.states) if kind.states else DummyLayer()
+    return LinearAttentionLayer(number_of_states=kind.states) if kind.states else _NOTHING_KEPT()
 
 
 class _Paged(CacheLayerMixin):  # type: ignore[misc]
@@ -93,8 +90,3 @@ class _PagedAndLinear(LinearAttentionLayer, _Paged):  # type: ignore[misc]
 
     def get_max_length(self) -> int:
         return -1
-
-
-def is_stateful(layer: Any) -> bool:
-    """Whether a cache layer holds recurrent or convolution states."""
-    return isinstance(layer, LinearAttentionCacheLayerMixin)

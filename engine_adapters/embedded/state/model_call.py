@@ -1,20 +1,27 @@
 """One call of a Transformers model that keeps states, whatever its cache argument is called."""
 
 import inspect
+from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import torch
 
 
 def call_model(
-    model: torch.nn.Module, tokens: torch.Tensor, positions: torch.Tensor, cache: Any, **keywords: Any
+    model: torch.nn.Module, tokens: torch.Tensor, positions: torch.Tensor, states: Any, **keywords: Any
 ) -> torch.Tensor:
-    """Logits of `tokens` (both arguments int64 [rows, n]); the states in `cache` are changed in place.
+    """Logits of `tokens` (int64 [rows, n], like `positions`); the cache `states` is changed in place.
 
     Positions are always given: some models count from the wrong place without them.
     """
-    name = "cache" if "cache" in inspect.signature(model.forward).parameters else "past_key_values"
+    named = {_cache_argument(type(model).forward): states}
     logits: torch.Tensor = model(
-        input_ids=tokens, position_ids=positions, use_cache=True, **{name: cache}, **keywords
+        input_ids=tokens, position_ids=positions, use_cache=True, **named, **keywords
     ).logits
     return logits
+
+
+@cache
+def _cache_argument(forward: Callable[..., Any]) -> str:
+    return "cache" if "cache" in inspect.signature(forward).parameters else "past_key_values"

@@ -124,3 +124,13 @@ def test_a_clone_goes_its_own_way(case: HybridCase) -> None:
 def test_a_state_of_other_tokens_is_refused(case: HybridCase) -> None:
     with pytest.raises(ValueError, match="a state of 0 tokens cannot go on behind 16"):
         case.prefill(case.tokens[:20], blocks_at(0), AuxiliaryState(), past=16)
+
+
+def test_kv_and_snapshots_share_the_bytes_that_are_given(tmp_path: Path) -> None:
+    runner = ModelRunner.load(save_tiny_hybrid("lfm2", tmp_path), device="cpu", kv_bytes=10 << 20)
+    assert runner.state is not None
+    kv = runner.num_blocks * runner.kv.bytes_per_block
+    assert len(runner.kv.layers) == 2, "only layers that attend have KV"
+    assert kv <= 8 << 20
+    assert kv + runner.snapshot_bytes <= 10 << 20
+    assert runner.snapshot_bytes >= (2 << 20) - runner.kv.bytes_per_block
