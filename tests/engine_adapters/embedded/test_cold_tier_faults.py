@@ -22,6 +22,7 @@ from engine_adapters.embedded.adapter import EmbeddedAdapter
 from engine_adapters.embedded.cold_tiers import ColdTierError
 from engine_adapters.embedded.config import EmbeddedConfig
 from engine_adapters.embedded.tiering import reused_by_tier
+from engine_adapters.errors import EngineNotReadyError
 from tests.cache_core.tiered.faulty_files import FaultyFiles
 from tests.engine_adapters.embedded.test_cold_tiers import PROMPT, ask, config, running, settle, warm
 
@@ -121,14 +122,14 @@ def test_stopping_while_requests_wait_for_their_prefix_answers_them(
     with running(config) as adapter:
         warm(adapter)
     monkeypatch.setattr(cold_tiers, "TieringOptions", lambda _: TieringOptions(fetch_deadline=60.0))
-    errors: list[BaseException] = []
+    errors: list[EngineNotReadyError] = []
     with running(config) as again:
         files.hang_reads = True
 
         def waits() -> None:
             try:
                 ask(again, PROMPT)
-            except Exception as error:
+            except EngineNotReadyError as error:
                 errors.append(error)
 
         asking = Thread(target=waits)
@@ -148,7 +149,8 @@ def test_choices_of_one_request_count_what_was_fetched_once(config: EmbeddedConf
         async def two() -> Usage:
             params = SamplingParams(temperature=0.0, max_tokens=4, n=2)
             request = GenerateRequest("two", "completions", "tiny", PROMPT, params, scope="default")
-            return [event async for event in adapter.generate(request) if isinstance(event, Usage)][0]
+            usages = [event async for event in adapter.generate(request) if isinstance(event, Usage)]
+            return usages[-1]
 
         assert asyncio.run(two()).reuse.by_tier == {"device": 0, "host": 192}
 
