@@ -47,6 +47,7 @@ class TieringOptions:
 
     write_policy: WritePolicy = "write_through_on_second_hit"
     fetch_deadline: float = 10.0  # seconds a request waits for its prefix at most; then it is recomputed
+    patience: float = 0.5  # the same, where recomputing takes less: seconds beyond what that takes
     reserve_blocks: int = 64  # device blocks that fetches leave to running requests
     rest: float = 30.0  # seconds for which a tier that missed a deadline is not asked again
 
@@ -251,7 +252,10 @@ class TieredCache:
         if skip < 0 or count < 1 or not _extended(lease, tokens[lease.matched : (ready + count) * size]):
             lease.release()
             return None
-        deadline = self._engine.clock.now() + self.options.fetch_deadline
+        with self._lock:
+            recompute = float(self.prefill.block_seconds(lease.matched, count, size).sum())
+        wait = min(self.options.fetch_deadline, recompute + self.options.patience)
+        deadline = self._engine.clock.now() + wait
         last = skip + count
         return Fetch(lease, ready, headers[skip:last], sources[skip:last], deadline, self._over)
 

@@ -47,6 +47,10 @@ class Scheduler:
 
     Waiting sequences are admitted by expected seconds of prefill after their prefix hit, less the seconds they have
     waited, so short work goes first and nothing starves: every second of waiting outweighs a second of work.
+
+    Args:
+        admitted: told of every sequence that joins the batch.
+        comes_up: asked before that, with the tokens that are not cached; True: some are on their way, so it waits.
     """
 
     def __init__(
@@ -55,8 +59,10 @@ class Scheduler:
         limits: SchedulerLimits,
         clock: Callable[[], float],
         admitted: Callable[[Sequence], None] = lambda _: None,
+        comes_up: Callable[[Sequence, int], bool] = lambda *_: False,
     ) -> None:
         self._admitted = admitted
+        self._comes_up = comes_up
         self._cache = cache
         self._limits = limits
         self._clock = clock
@@ -156,7 +162,7 @@ class Scheduler:
         for sequence in self._by_urgency(now):
             if budget <= 0 or len(self.running) >= self._limits.max_running:
                 return
-            if self._waits_for_owner(sequence):
+            if self._waits_for_owner(sequence) or self._comes_up(sequence, self._missing(sequence)):
                 continue
             if self._try_admit(sequence):
                 budget -= self._prefill(plan, sequence, budget)

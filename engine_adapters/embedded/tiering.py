@@ -10,6 +10,8 @@ from engine_adapters.embedded.sequence import Sequence
 
 log = logging.getLogger("kvgate.engine")
 
+_LOOKS = 3  # times at most that tiers are asked for one request
+
 
 class Tiering:
     """Prefixes come up when a request is queued, and go down when they were used a second time.
@@ -23,10 +25,25 @@ class Tiering:
 
     def queued(self, sequence: Sequence) -> None:
         """A request joined the queue: start to bring up what lies below the device."""
+        sequence.looks += 1
         try:
             sequence.fetch = self._tiers.prefetch(sequence.known, sequence.request.scope)
+            there = self._tiers.cache.match(sequence.known, sequence.request.scope)
         except Exception:
             log.exception("the tiers below the device could not be asked")
+            there = 0
+        coming = sequence.fetch.lease.length if sequence.fetch is not None else 0
+        sequence.missed = sequence.length - max(there, coming)
+
+    def comes_up(self, sequence: Sequence, missing: int) -> bool:
+        """Whether a request should wait for its prefix, `missing` tokens of it not being cached when it could begin.
+
+        More than expected: what had come up was evicted before it was its turn, or it lost its place in the batch.
+        """
+        if sequence.looks >= _LOOKS or missing <= sequence.missed:
+            return False
+        self.queued(sequence)
+        return sequence.fetch is not None and not sequence.fetch.done
 
     def admitted(self, sequence: Sequence) -> None:
         """A request got its lease: what it found ready is in use for at least the second time."""

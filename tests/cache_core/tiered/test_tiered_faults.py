@@ -69,6 +69,21 @@ def test_a_disk_that_missed_a_deadline_is_not_asked_by_the_next_request(tmp_path
         files.release.set()
 
 
+def test_nobody_waits_much_longer_than_recomputing_takes(tmp_path: Path) -> None:
+    filled(tmp_path)
+    files = FaultyFiles()
+    options = TieringOptions(reserve_blocks=0, fetch_deadline=3600.0, patience=0.05)
+    with world(tmp_path, files=files, options=options) as it:
+        for _ in range(200):
+            it.tiers.computed(0, 1000, 10.0)
+        files.hang_reads = True
+        assert it.tiers.prefetch(IDS) is not None
+        assert files.hanging.wait(30)
+        until(lambda: nothing_held(it), 15)
+        assert not files.release.is_set()
+        files.release.set()
+
+
 def test_after_its_rest_a_disk_is_asked_again(tmp_path: Path) -> None:
     filled(tmp_path)
     files = FaultyFiles()
