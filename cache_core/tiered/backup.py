@@ -40,6 +40,7 @@ class Backup:
         self._chains = chains
         self._ways = ways
         self._purges = purges
+        self._last: tuple[str, Tokens, list[BlockHeader]] = ("", np.empty(0, dtype=np.int32), [])
         self._lock = Lock()
         self._on_their_way = 0  # prefixes that go on to colder tiers from the host, once they are there
         self._wanted: Queue[tuple[str, Tokens] | None] = Queue(_MAX_WAITING)
@@ -74,7 +75,10 @@ class Backup:
         number = self._purges.number(self._chains.digest(scope))
         if number is None:
             return
-        headers = self._chains.headers(scope, tokens)
+        headers = self._headers_again(scope, tokens)
+        there = self._ways.host.contains([header.key for header in headers])
+        first = len(headers) if there.all() else int(np.argmin(there))
+        headers, blocks = headers[first:], blocks[first:]
         reservation = self._ways.host.reserve(headers)
         gaps = np.flatnonzero((reservation.rows == NO_ROW) & ~reservation.there)
         usable = np.arange(len(headers)) < (gaps[0] if len(gaps) else len(headers))
@@ -88,6 +92,14 @@ class Backup:
         for name in self._ways.colder:
             copied = [header for header, there in zip(headers, wanted, strict=True) if there]
             self._pass_to(name, copied, number)
+
+    def _headers_again(self, scope: str, tokens: Tokens) -> list[BlockHeader]:
+        """The chain's, remembered, as a path is evicted bit by bit from its end. Under the cache's lock."""
+        known_scope, known, headers = self._last
+        if scope != known_scope or not np.array_equal(known[: len(tokens)], tokens):
+            headers = self._chains.headers(scope, tokens)
+            self._last = scope, tokens, headers
+        return headers[: len(tokens) // self._cache.block_size]
 
     def _read(self, blocks: Blocks, rows: Blocks) -> None:
         arena = torch.from_numpy(self._ways.host.rows)

@@ -124,9 +124,11 @@ class TieredCache:
         number = self._purges.number(self._chains.digest(scope))
         if matched >= limit or not self.host.num_blocks or number is None:
             return None
+        coming = self.cache.computing(tokens, scope)
+        if coming is not None and coming.shared >= limit:
+            return None
         headers = self._chains.headers(scope, tokens[:limit], matched // size)
         sources = self._sources(headers)
-        coming = self.cache.computing(tokens, scope)
         if coming is not None and coming.shared >= matched + len(sources) * size:
             return None  # waiting for it brings as much
         count = self._worth(sources, matched) if sources else 0

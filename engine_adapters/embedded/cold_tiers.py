@@ -1,6 +1,7 @@
 """The tiers below the device, put together for one model."""
 
 import hashlib
+import json
 import logging
 from collections.abc import Callable
 from pathlib import Path
@@ -24,6 +25,21 @@ from engine_adapters.errors import EngineError
 log = logging.getLogger("kvgate.engine")
 
 STATE_FORMAT = "kvgate paged kv 1: layer by layer, keys then values, [kv head, token, dim]"
+_NOT_IN_KV = frozenset(
+    {
+        "_name_or_path",
+        "architectures",
+        "bos_token_id",
+        "dtype",
+        "eos_token_id",
+        "initializer_range",
+        "max_position_embeddings",
+        "pad_token_id",
+        "torch_dtype",
+        "transformers_version",
+        "use_cache",
+    }
+)
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
 
 
@@ -91,7 +107,7 @@ def identity(config: EmbeddedConfig, folder: ModelFolder, runner: ModelRunner) -
         weight_dtype=dtype,
         kv_dtype=dtype,
         layers=shapes,
-        position=_position(runner.position_config),
+        position=_position(runner.position_config) | {"model config": _config_digest(folder.path)},
         block_size=config.block_size,
         state_format=STATE_FORMAT,
     )
@@ -104,6 +120,16 @@ def _digest(folder: Path, names: tuple[str, ...]) -> bytes:
         content = file.read_bytes() if file.is_file() else b""
         digest.update(f"{name}:{len(content)}:".encode() + content)
     return digest.digest()
+
+
+def _config_digest(folder: Path) -> str:
+    """Of what the model's config says, but for what changes no key and no value."""
+    try:
+        stated = json.loads((folder / "config.json").read_bytes())
+    except (FileNotFoundError, ValueError):
+        return ""
+    kept = {key: value for key, value in stated.items() if key not in _NOT_IN_KV} if stated else {}
+    return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
 
 
 def _position(stated: dict[str, Any]) -> dict[str, Any]:

@@ -104,6 +104,26 @@ def test_who_needs_a_prefix_that_is_on_its_way_waits_for_it_and_finds_it() -> No
         assert fetch.brought() == {"host": 5 * BLOCK}
 
 
+def test_what_another_request_computes_a_part_of_is_fetched_all_the_same() -> None:
+    with world() as it:
+        warm(it)
+        it.cache.flush()
+        ids = np.array(PROMPT, dtype=np.int32)
+        computing = it.cache.acquire(np.array([*PROMPT[:BLOCK], 7], dtype=np.int32))
+        assert it.fetch(PROMPT)
+        assert it.cache.match(ids) == 5 * BLOCK
+        computing.release()
+
+
+def test_what_another_request_computes_all_of_is_not_fetched() -> None:
+    with world() as it:
+        warm(it)
+        it.cache.flush()
+        computing = it.cache.acquire(np.array(PROMPT, dtype=np.int32))
+        assert not it.fetch(PROMPT)
+        computing.release()
+
+
 def test_where_recomputing_is_sooner_nothing_is_loaded() -> None:
     with world() as it:
         warm(it)

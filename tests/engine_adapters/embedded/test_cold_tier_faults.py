@@ -1,6 +1,7 @@
 """The embedded engine when something is wrong below the device: requests are answered, and starts say what is wrong."""
 
 import asyncio
+import json
 import os
 import shutil
 import signal
@@ -225,6 +226,24 @@ def test_weights_that_changed_in_place_find_nothing_of_the_old_ones(
     weights.write_bytes(content)
     with running(config) as changed:
         assert ask(changed, PROMPT)[1].reuse.reused == 0
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "reused"), [("rms_norm_eps", 0.5, 0), ("max_position_embeddings", 4096, 192)]
+)
+def test_a_config_that_changed_finds_the_old_blocks_only_where_they_are_the_same(
+    config: EmbeddedConfig, tmp_path: Path, key: str, value: float, reused: int
+) -> None:
+    folder = tmp_path / "model"
+    shutil.copytree(str(config.model), folder)
+    config = replace(config, model=str(folder))
+    with running(config) as adapter:
+        warm(adapter)
+    stated = json.loads((folder / "config.json").read_text())
+    assert key in stated
+    (folder / "config.json").write_text(json.dumps(stated | {key: value}))
+    with running(config) as changed:
+        assert ask(changed, PROMPT)[1].reuse.reused == reused
 
 
 _SERVE_AND_DIE = """
