@@ -192,6 +192,26 @@ def test_a_job_that_cannot_be_made_leaves_nothing_pinned(
         assert nothing_held(it)
 
 
+@pytest.mark.parametrize("lane", ["up", "down"])
+def test_a_device_that_takes_no_copies_leaves_no_row_of_the_host_held(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lane: str
+) -> None:
+    filled(tmp_path)
+    with world(tmp_path) as it:
+        monkeypatch.setattr(getattr(it.tiers._ways, lane), "after_now", _raises)
+        it.fetch(PROMPT)
+        it.run(PROMPT)
+        it.run(PROMPT)
+        it.settle()
+        assert nothing_held(it)
+        held = it.tiers.host.stats().blocks
+        assert held is not None
+        assert it.tiers.host.delete([h.key for h in it.tiers._chains.headers("default", IDS)]) == held
+        it.tiers.host.check_integrity()
+        assert it.tiers.host._pool is not None
+        assert it.tiers.host._pool.free_count == it.tiers.host.num_blocks
+
+
 def test_blocks_that_cannot_be_copied_are_evicted_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     with world(blocks=6, options=TieringOptions(write_policy="write_back", reserve_blocks=0)) as it:
         it.run(PROMPT)
