@@ -1,5 +1,6 @@
 """The facade: one prefix cache over a block pool, a prefix index and an eviction policy."""
 
+import logging
 import time
 from collections.abc import Callable
 from threading import Lock
@@ -21,6 +22,8 @@ from cache_core.node import Node
 from cache_core.prefix_index import PrefixIndex
 from cache_core.stats import CacheStats, Counters
 from cache_core.tokens import Tokens, as_tokens
+
+log = logging.getLogger(__name__)
 
 CopyBlocks = Callable[
     [Blocks, Blocks], None
@@ -81,21 +84,32 @@ class PrefixCache:
         with self._lock:
             return self._index.match(scope, tokens)
 
-    def acquire(self, tokens: Tokens, scope: str = "default") -> Lease:
+    def acquire(self, tokens: Tokens, scope: str = "default", counted: bool = True) -> Lease:
         """Pin the longest ready prefix of a prompt, at most `reusable(n)` tokens, and announce the rest.
 
-        `tokens` are copied. Never needs a free block.
+        `tokens` are copied. Never needs a free block. Not `counted`: it is no request's, so `stats` leaves it out.
         """
         tokens = as_tokens(tokens)
         with self._lock:
-            root = self._index.root(scope)
-            node, matched = self._index.descend(root, tokens[: self.reusable(len(tokens))])
-            self._index.pin(node)
-            lease = Lease(self, root, node, tokens, self._index.path_blocks(node), matched)
+            lease = self._pinned(tokens, scope, self.reusable(len(tokens)))
             lease.announced = self._in_flight.announce(lease)
-            self._leases[lease] = None
-            self._counters.acquired(len(tokens), matched)
+            if counted:
+                self._counters.acquired(len(tokens), lease.matched)
             return lease
+
+    def hold(self, tokens: Tokens, scope: str = "default") -> Lease:
+        """Pin what is ready of `tokens`, in whole blocks, so that it can be copied: announced and counted nowhere."""
+        tokens = as_tokens(tokens)
+        with self._lock:
+            return self._pinned(tokens, scope, len(tokens))
+
+    def _pinned(self, tokens: Tokens, scope: str, limit: int) -> Lease:
+        root = self._index.root(scope)
+        node, matched = self._index.descend(root, tokens[:limit])
+        self._index.pin(node)
+        lease = Lease(self, root, node, tokens, self._index.path_blocks(node), matched)
+        self._leases[lease] = None
+        return lease
 
     def computing(
         self, tokens: Tokens, scope: str = "default", exclude: Lease | None = None
@@ -126,10 +140,13 @@ class PrefixCache:
         """
         self._spill = spill
 
-    def evict(self, n: int) -> int:
-        """Free up to `n` cached blocks that no lease pins, in the policy's order; says how many."""
+    def evict(self, n: int, spill: Spill | None = None) -> int:
+        """Free up to `n` cached blocks that no lease pins, in the policy's order; says how many.
+
+        They are shown to `spill` first, or, without one, to that of `spill_to`.
+        """
         with self._lock:
-            return self._evict(n)
+            return self._evict(n, spill)
 
     def flush(self, scope: str | None = None) -> int:
         """Forget every cached block that no lease pins, of one scope or all; says how many."""
@@ -288,13 +305,13 @@ class PrefixCache:
             self._evict(short)
         return self._pool.allocate(n, after)
 
-    def _evict(self, n: int) -> int:
-        freed = 0
+    def _evict(self, n: int, spill: Spill | None = None) -> int:
+        freed, spill = 0, spill or self._spill
         while freed < n and (node := self._policy.victim()) is not None:
             above = node.parent
             taken = min(n - freed, self._policy.tail(node))
-            if self._spill is not None:
-                self._spill(*self._index.path_tokens(node), self._index.path_blocks(node))
+            if spill is not None:
+                self._show(spill, node)
             self._policy.evicted(node, taken)
             freed += self._pool.release(self._index.trim(node, taken))
             if node.evictable:
@@ -303,6 +320,13 @@ class PrefixCache:
                 self._removed_below(above)
         self._count_evicted(freed)
         return freed
+
+    def _show(self, spill: Spill, node: Node) -> None:
+        """Let what goes be copied. Where that fails, it goes uncopied: whoever needs the room gets it."""
+        try:
+            spill(*self._index.path_tokens(node), self._index.path_blocks(node))
+        except Exception:
+            log.exception("blocks are evicted that could not be copied")
 
     def _forget(self, leaves: list[Node]) -> int:
         """Remove evictable leaves, and what becomes a leaf by that."""

@@ -21,6 +21,9 @@ sim = typer.Typer(help="Policies side by side over a trace of real traffic.", no
 app.add_typer(sim, name="sim")
 
 
+_MAX_SIZE = 1 << 20  # GiB, or MiB of a body: whatever is larger is a slip
+
+
 class Device(StrEnum):
     """Where the embedded engine runs."""
 
@@ -90,24 +93,32 @@ def serve(
     kv_cache_gib: Annotated[
         float | None,
         typer.Option(
-            min=0.001, help="Memory for cached keys and values.", show_default="from the free memory"
+            min=0.001,
+            max=_MAX_SIZE,
+            help="Memory for cached keys and values.",
+            show_default="from the free memory",
         ),
     ] = None,
     host_cache_gib: Annotated[
-        float, typer.Option(min=0, help="Main memory for prefixes that left the KV pool; 0 keeps none.")
+        float,
+        typer.Option(
+            min=0, max=_MAX_SIZE, help="Main memory for prefixes that left the KV pool; 0 keeps none."
+        ),
     ] = 0,
     disk_cache_dir: Annotated[
         Path | None,
         typer.Option(file_okay=False, help="A folder for prefixes on disk; needs --host-cache-gib."),
     ] = None,
-    disk_cache_gib: Annotated[float, typer.Option(min=0.001, help="Size of the disk cache.")] = 8,
+    disk_cache_gib: Annotated[
+        float, typer.Option(min=0.001, max=_MAX_SIZE, help="Size of the disk cache.")
+    ] = 8,
     block_size: Annotated[
         int, typer.Option(min=1, max=1024, help="Tokens in a block, the unit of reuse.")
     ] = 16,
     threads: Annotated[
         int | None, typer.Option(min=1, help="CPU threads of the engine.", show_default="one a core")
     ] = None,
-    max_body_mib: Annotated[float, typer.Option(min=0.001, help="Largest request body.")] = 16,
+    max_body_mib: Annotated[float, typer.Option(min=0.001, max=_MAX_SIZE, help="Largest request body.")] = 16,
     chat_template: Annotated[
         Path | None,
         typer.Option(exists=True, dir_okay=False, help="A Jinja file instead of the model's own."),

@@ -1,6 +1,7 @@
 """The headers under which a prompt's blocks are filed outside the device."""
 
 from dataclasses import replace
+from functools import lru_cache
 
 from cache_core.block_hash import chain_hashes, root_hash
 from cache_core.block_header import BlockHeader
@@ -19,17 +20,15 @@ class ScopeChains:
 
     def __init__(self, identity: CacheIdentity) -> None:
         self._identity = identity
-        self._digests: dict[str, bytes] = {}
+        self._digest_of = lru_cache(maxsize=4096)(self._make_digest)  # any thread may ask
 
     def digest(self, scope: str) -> bytes:
         """The identity's digest [32] for one scope."""
-        known = self._digests.get(scope)
-        if known is None:
-            salt = digest_of(_SALT, [self._identity.salt, scope])
-            known = self._digests[scope] = replace(self._identity, salt=salt).digest
-            if len(self._digests) > 4096:
-                self._digests.pop(next(iter(self._digests)))
-        return known
+        return self._digest_of(scope)
+
+    def _make_digest(self, scope: str) -> bytes:
+        salt = digest_of(_SALT, [self._identity.salt, scope])
+        return replace(self._identity, salt=salt).digest
 
     def headers(self, scope: str, tokens: Tokens, first: int = 0) -> list[BlockHeader]:
         """Headers of every whole block in `tokens` (int32 [n], from the prompt's start), from block `first` on."""

@@ -3,12 +3,15 @@
 import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from enum import Enum
+from threading import Lock
 
 from cache_core.block_header import BlockHeader
+from cache_core.errors import LeaseReleasedError
 from cache_core.lease import Lease
 from cache_core.metrics import TierName
 from cache_core.tiered.ways import Ways
-from cache_core.tiers.base import Tier
 from cache_core.transfer import Priority, Transfer, TransferRefusedError
 from cache_core.transfer.device_jobs import HostToDevice
 from cache_core.transfer.tier_jobs import TierToHost
@@ -16,6 +19,12 @@ from cache_core.transfer.tier_jobs import TierToHost
 log = logging.getLogger(__name__)
 
 Ended = Callable[["Fetch"], None]
+
+
+class _Phase(Enum):
+    CLIMBING = "to the host"  # the device blocks are not touched
+    LOADING = "to the device"
+    OVER = "over"
 
 
 class Fetch:
@@ -27,7 +36,7 @@ class Fetch:
     Args:
         lease: extended to cover `headers`, its first block without KV being `first`.
         sources: where each block is now: host, disk or store.
-        deadline: on the engine's clock, in seconds; after it nothing more is begun.
+        deadline: on the engine's clock, in seconds; after it nothing more is begun, and nobody waits any more.
         ended: called once, on whichever thread, when the lease is released.
     """
 
@@ -37,7 +46,7 @@ class Fetch:
         first: int,
         headers: Sequence[BlockHeader],
         sources: Sequence[TierName],
-        deadline: float | None,
+        deadline: float,
         ended: Ended,
     ) -> None:
         self.lease = lease
@@ -45,51 +54,126 @@ class Fetch:
         self.headers = headers
         self.sources = sources
         self.deadline = deadline
-        self.done = False
-        self.loaded: Counter[TierName] = Counter()  # tokens, by the tier they came from
+        self.stuck: TierName | None = None  # the tier that did not answer before the deadline
+        self._block_size = lease.length // lease.num_blocks
+        self._coming = 0  # blocks that are being loaded
+        self._loaded_blocks = 0
         self._ended = ended
+        self._lock = Lock()  # guards the two below
+        self._phase = _Phase.CLIMBING
+        self._transfer: Transfer | None = None
+
+    @property
+    def done(self) -> bool:
+        """Whether it has ended, with or without success."""
+        return self._phase is _Phase.OVER
+
+    def brought(self, tokens: int | None = None) -> Counter[TierName]:
+        """Tokens it brought up, by the tier they came from; only those among the prompt's first `tokens`."""
+        blocks = self._loaded_blocks
+        if tokens is not None:
+            blocks = min(blocks, max(tokens // self._block_size - self.first, 0))
+        found = Counter(self.sources[:blocks])
+        return Counter({tier: count * self._block_size for tier, count in found.items()})
 
     def start(self, ways: Ways, priority: Priority) -> None:
-        """Begin: first what lies below the host comes up to it, then everything goes to the device."""
-        for name, tier in ways.colder.items():
-            wanted = [h for h, source in zip(self.headers, self.sources, strict=True) if source == name]
-            if wanted:
-                self._climb(ways, priority, tier, name, wanted)
-                return
-        self._load(ways, priority)
+        """Begin: first what lies below the host comes up to it, tier by tier, then everything goes to the device."""
+        ways.host.touch(self._from("host"))  # so that room for the others is not made at their expense
+        self._climb(ways, priority, list(ways.colder))
 
-    def _climb(
-        self, ways: Ways, priority: Priority, tier: Tier, name: TierName, wanted: Sequence[BlockHeader]
+    def give_up(self) -> bool:
+        """Nobody waits for it any more; False: it is over already.
+
+        Its blocks are free at once, but for those that bytes are being written to: they are when that has ended.
+        """
+        with self._lock:
+            phase, transfer = self._phase, self._transfer
+            if phase is _Phase.CLIMBING:
+                self._phase = _Phase.OVER
+        if phase is _Phase.OVER:
+            return False
+        self.stuck = transfer.job.source if transfer is not None else None
+        if phase is _Phase.CLIMBING:
+            self._leave()
+        else:
+            with suppress(LeaseReleasedError):
+                self.lease.abandon()
+        if transfer is not None:
+            transfer.cancel(0.0)
+        return True
+
+    def _from(self, name: TierName) -> list[bytes]:
+        return [h.key for h, source in zip(self.headers, self.sources, strict=True) if source == name]
+
+    def _climb(self, ways: Ways, priority: Priority, names: list[TierName]) -> None:
+        """Bring up what is in the first of these tiers, then what is in the next ones, then load."""
+        while names and names[0] not in self.sources:
+            names = names[1:]
+        if not names:
+            self._load(ways, priority)
+            return
+        name = names[0]
+        room = max(ways.host.num_blocks - len(self._from("host")), 0)
+        wanted = [h for h, source in zip(self.headers, self.sources, strict=True) if source == name][:room]
+        # A transfer that came to another end still brought up its first batches; the load takes what is there.
+        self._submit(
+            lambda: ways.engine.submit(
+                TierToHost(ways.colder[name], name, ways.host, wanted), priority, self.deadline
+            ),
+            _Phase.CLIMBING,
+            lambda _: self._climb(ways, priority, names[1:]),
+        )
+
+    def _load(self, ways: Ways, priority: Priority) -> None:
+        with self._lock:
+            if self._phase is not _Phase.CLIMBING:
+                return
+            self._phase = _Phase.LOADING
+
+        def submit() -> Transfer:
+            job = HostToDevice(ways.host, ways.device, self.headers, self.lease.blocks[self.first :], ways.up)
+            self._coming = job.count
+            return ways.engine.submit(job, priority, self.deadline)
+
+        self._submit(submit, _Phase.LOADING, self._loaded)
+
+    def _submit(
+        self, submit: Callable[[], Transfer], phase: _Phase, ended: Callable[[Transfer], None]
     ) -> None:
+        """Start a transfer; whatever goes wrong with that, the fetch ends."""
+        if self._phase is not phase:
+            return
         try:
-            transfer = ways.engine.submit(TierToHost(tier, name, ways.host, wanted), priority, self.deadline)
+            transfer = submit()
         except TransferRefusedError:
             self._end()
             return
-        # A transfer that came to another end still brought up its first batches; the load takes what is there.
-        transfer.when_ended(lambda _: self._load(ways, priority))
-
-    def _load(self, ways: Ways, priority: Priority) -> None:
-        try:
-            job = HostToDevice(ways.host, ways.device, self.headers, self.lease.blocks[self.first :], ways.up)
-            transfer = ways.engine.submit(job, priority, self.deadline)
-        except TransferRefusedError:
-            self._end()
         except Exception:
-            log.exception("a prefix could not be loaded")
+            log.exception("a prefix could not be brought up")
             self._end()
-        else:
-            transfer.when_ended(lambda ended: self._loaded(ended, job.count))
+            return
+        with self._lock:
+            given_up = self._phase is not phase
+            self._transfer = transfer
+        if given_up:
+            transfer.cancel(0.0)
+        transfer.when_ended(ended)
 
-    def _loaded(self, transfer: Transfer, count: int) -> None:
-        if transfer.done and count:
-            size = self.lease.length // max(self.lease.num_blocks, 1)
-            self.lease.commit((self.first + count) * size)
-            for source in self.sources[:count]:
-                self.loaded[source] += size
-        self._end()
+    def _loaded(self, transfer: Transfer) -> None:
+        try:
+            if transfer.done and self._coming:
+                self._loaded_blocks = self._coming  # before anybody can find them
+                self.lease.commit((self.first + self._coming) * self._block_size)
+        finally:
+            self._end()
 
     def _end(self) -> None:
+        with self._lock:
+            if self._phase is _Phase.OVER:
+                return
+            self._phase = _Phase.OVER
+        self._leave()
+
+    def _leave(self) -> None:
         self.lease.release()
-        self.done = True
         self._ended(self)

@@ -9,6 +9,8 @@ from cache_core.tiered.tiered_cache import TieredCache
 
 log = logging.getLogger(__name__)
 
+_CLOSING = 10.0  # seconds
+
 
 @dataclass(frozen=True, slots=True)
 class Watermarks:
@@ -32,7 +34,7 @@ class Sweeper:
         tiers: TieredCache,
         busy: Callable[[], bool],
         watermarks: Watermarks | None = None,
-        batch: int = 64,
+        batch: int = 16,
         pause: float = 0.5,
     ) -> None:
         self._tiers = tiers
@@ -46,24 +48,29 @@ class Sweeper:
 
     def sweep(self) -> int:
         """Demote down to the lower watermark, if the upper one is passed, while nobody works; blocks freed."""
-        cache, freed = self._tiers.cache, 0
+        freed = 0
         if self._used() <= self._marks.start:
             return 0
         while self._used() > self._marks.stop and not self._busy() and not self._ended.is_set():
-            gone = cache.evict(self._batch)
+            gone = self._tiers.demote(self._batch)
             if not gone:
                 break
             freed += gone
         return freed
 
     def close(self) -> None:
-        """End the thread."""
+        """End the thread; one that cleans a disk that hangs is left to itself after some seconds."""
         self._ended.set()
-        self._thread.join()
+        self._thread.join(_CLOSING)
 
     def _used(self) -> float:
         stats = self._tiers.cache.stats()
         return 1.0 - stats.free / stats.total
+
+    def _clean(self) -> None:
+        for tier in self._tiers.colder.values():
+            if not self._ended.is_set():
+                tier.clean()
 
     def _run(self) -> None:
         while not self._ended.wait(self._pause):
@@ -71,7 +78,6 @@ class Sweeper:
                 continue
             try:
                 if not self.sweep():
-                    for tier in self._tiers.colder.values():
-                        tier.clean()
+                    self._clean()
             except Exception:
                 log.exception("a sweep failed")

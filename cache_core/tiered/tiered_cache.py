@@ -1,8 +1,10 @@
 """The facade over all tiers: bring prefixes up, copy them down, forget them everywhere."""
 
+import logging
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
-from threading import Lock
+from threading import Lock, Thread
 from typing import Literal
 
 import numpy as np
@@ -18,12 +20,17 @@ from cache_core.prefix_cache import PrefixCache
 from cache_core.tiered.backup import Backup
 from cache_core.tiered.chain import ScopeChains
 from cache_core.tiered.fetch import Fetch
+from cache_core.tiered.fetches import Fetches
+from cache_core.tiered.purges import Purges
 from cache_core.tiered.ways import Ways
 from cache_core.tiers.base import Tier, TierStats
 from cache_core.tiers.host import HostTier
 from cache_core.tokens import Tokens
 from cache_core.transfer import Priority, TransferEngine
+from cache_core.transfer.clock import Clock
 from cache_core.transfer.copy_lane import CopyLane
+
+log = logging.getLogger(__name__)
 
 WritePolicy = Literal["write_through_on_second_hit", "write_back", "none"]
 
@@ -31,6 +38,7 @@ WritePolicy = Literal["write_through_on_second_hit", "write_back", "none"]
 _BANDWIDTH: dict[TierName, float] = {"host": 2e9, "disk": 5e8, "store": 2e8}
 _SETUP: dict[TierName, float] = {"host": 1e-3, "disk": 5e-3, "store": 2e-2}
 _TOKEN_SECONDS = 1e-3
+_CLOSING = 10.0  # seconds that a stuck disk may hold up the end
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +47,9 @@ class TieringOptions:
 
     write_policy: WritePolicy = "write_through_on_second_hit"
     fetch_deadline: float = 10.0  # seconds a request waits for its prefix at most; then it is recomputed
+    patience: float = 0.5  # the same, where recomputing takes less: seconds beyond what that takes
     reserve_blocks: int = 64  # device blocks that fetches leave to running requests
+    rest: float = 30.0  # seconds for which a tier that missed a deadline is not asked again
 
 
 class _Watch(CacheObserver):
@@ -65,7 +75,7 @@ class TieredCache:
 
     Args:
         colder: tiers below the host in the order they are asked, for example {"disk": DiskTier(...)}.
-        on_ready: called on some thread whenever a fetch ended, so that whoever waits looks again.
+        on_ready: called on some thread whenever a fetch ended or is late, so that whoever waits looks again.
     """
 
     def __init__(
@@ -78,6 +88,7 @@ class TieredCache:
         options: TieringOptions | None = None,
         observer: CacheObserver | None = None,
         on_ready: Callable[[], None] | None = None,
+        clock: Clock | None = None,
     ) -> None:
         self.cache = cache
         self.host = host
@@ -87,15 +98,17 @@ class TieredCache:
         self._device = device
         self._observer = observer or NullObserver()
         self._on_ready = on_ready or (lambda: None)
-        self._lock = Lock()  # guards the estimators and the fetches
+        self._lock = Lock()  # guards the estimators and what rests
         self._loads = LoadEstimator(_BANDWIDTH, _SETUP)
-        self._fetches: set[Fetch] = set()
+        self._resting: dict[TierName, float] = {}  # until when
         self._chains = ScopeChains(identity)
-        self._engine = TransferEngine(observer=_Watch(self._observer, self._loads, self._lock))
+        self._purges = Purges()
         up, down = CopyLane(device.device), CopyLane(device.device)
+        self._engine = TransferEngine(clock=clock, observer=_Watch(self._observer, self._loads, self._lock))
         self._ways = Ways(device, host, self.colder, self._engine, up, down)
-        self._backup = Backup(cache, self._chains, self._ways)
-        if self.options.write_policy == "write_back":
+        self._fetches = Fetches(self._engine.clock, self._late)
+        self._backup = Backup(cache, self._chains, self._ways, self._purges)
+        if self.options.write_policy == "write_back" and host.num_blocks:
             cache.spill_to(self._backup.copy_now)
 
     def prefetch(
@@ -108,21 +121,43 @@ class TieredCache:
         size = self.cache.block_size
         limit = self.cache.reusable(len(tokens))
         matched = self.cache.match(tokens[:limit], scope)
-        if matched >= limit or self.cache.computing(tokens, scope) is not None:
+        number = self._purges.number(self._chains.digest(scope))
+        if matched >= limit or not self.host.num_blocks or number is None:
+            return None
+        coming = self.cache.computing(tokens, scope)
+        if coming is not None and coming.shared >= limit:
             return None
         headers = self._chains.headers(scope, tokens[:limit], matched // size)
         sources = self._sources(headers)
-        if not sources:
-            return None
-        count = self._worth(sources, matched)
+        if coming is not None and coming.shared >= matched + len(sources) * size:
+            return None  # waiting for it brings as much
+        count = self._worth(sources, matched) if sources else 0
         if not count:
             return None
-        return self._start(tokens[: matched + count * size + 1], scope, headers, sources[:count], priority)
+        fetch = self._prepare(tokens[: matched + count * size + 1], scope, headers, sources[:count])
+        if fetch is None:
+            return None
+        self._fetches.add(fetch)
+        if self._purges.number(headers[0].identity) == number:
+            fetch.start(self._ways, priority)
+        else:
+            fetch.give_up()
+        return fetch
 
     def used(self, tokens: Tokens, scope: str = "default") -> None:
         """A request reused `tokens` (whole ready blocks): it is their second use, so they are worth a copy."""
-        if self.options.write_policy == "write_through_on_second_hit" and len(tokens):
+        wanted = self.options.write_policy == "write_through_on_second_hit" and self.host.num_blocks
+        if wanted and len(tokens):
             self._backup.copy(scope, tokens)
+
+    def demote(self, n: int) -> int:
+        """Free up to `n` device blocks that nobody uses, copied to the host before; says how many.
+
+        None where there is no host to copy to: what is on the device is better there than nowhere.
+        """
+        if self.options.write_policy == "none" or not self.host.num_blocks:
+            return 0
+        return self.cache.evict(n, self._backup.copy_now)
 
     def computed(self, start: int, tokens: int, seconds: float) -> None:
         """A request prefilled `tokens` tokens from `start` on in that time."""
@@ -135,34 +170,52 @@ class TieredCache:
         Raises:
             PurgeFailedError: some bytes could not be erased.
         """
-        forgotten = self.cache.purge(scope)
         digest = self._chains.digest(scope)
-        return forgotten + sum(tier.purge(digest) for tier in (self.host, *self.colder.values()))
+        with self._purges.purging(digest), ExitStack() as every:  # goes on past a tier that raises
+            counts: list[int] = []
+            # In this order, since whatever is on its way up from a tier meets the purge of the next one.
+            every.callback(lambda: counts.append(self.host.purge(digest)))
+            for tier in self.colder.values():
+                every.callback(lambda tier=tier: counts.append(tier.purge(digest)))  # type: ignore[misc]
+            counts.append(self.cache.purge(scope))
+        return sum(counts)
 
     def stats(self) -> dict[TierName, TierStats]:
         """What the tiers below the device hold, and what happened to them."""
-        below: dict[TierName, Tier] = {"host": self.host, **self.colder}
-        return {name: tier.stats() for name, tier in below.items()}
+        return {name: tier.stats() for name, tier in self._below().items()}
 
     @property
     def idle(self) -> bool:
         """Whether nothing moves between tiers now."""
-        with self._lock:
-            fetching = bool(self._fetches)
-        return not fetching and self._engine.idle
+        return not self._fetches and self._backup.idle and self._engine.idle
 
     def close(self) -> None:
-        """Stop moving and let go of the tiers. Leases of fetches are released."""
+        """Stop moving and let go of the tiers. Leases of fetches are released.
+
+        A tier that hangs is left to itself after some seconds.
+        """
         self.cache.spill_to(None)
-        self._engine.close(10.0)
-        for tier in (self.host, *self.colder.values()):
-            tier.close()
+        self._backup.close(_CLOSING)
+        self._fetches.close()
+        self._engine.close(_CLOSING)
+        for name, tier in self._below().items():
+            closing = Thread(target=tier.close, name=f"kvgate {name} closing", daemon=True)
+            closing.start()
+            closing.join(_CLOSING)
+            if closing.is_alive():
+                log.warning("the %s tier hangs and was not closed", name)
+
+    def _below(self) -> dict[TierName, Tier]:
+        return {"host": self.host, **self.colder}
 
     def _sources(self, headers: list[BlockHeader]) -> list[TierName]:
         """The warmest tier of each leading block that some tier holds."""
         keys = [header.key for header in headers]
         found = np.full(len(keys), "", dtype=object)
-        for name, tier in (("host", self.host), *self.colder.items()):
+        now = self._engine.clock.now()
+        for name, tier in self._below().items():
+            if self._resting.get(name, now) > now:
+                continue
             there = tier.contains(keys) & (found == "")
             found[there] = name
         missing = np.flatnonzero(found == "")
@@ -184,33 +237,39 @@ class TieredCache:
         self._observer.decided(decision.decided(sources))
         return decision.front
 
-    def _start(
-        self,
-        tokens: Tokens,
-        scope: str,
-        headers: list[BlockHeader],
-        sources: list[TierName],
-        priority: Priority,
+    def _prepare(
+        self, tokens: Tokens, scope: str, headers: list[BlockHeader], sources: list[TierName]
     ) -> Fetch | None:
+        """Lease the device blocks for as much of that as there is room for; None: for nothing.
+
+        `sources` are those of the last blocks of `tokens`, the last token aside; `headers` begin with the same one.
+        """
         size = self.cache.block_size
-        lease = self.cache.acquire(tokens, scope)
-        ready = lease.matched // size  # may be more than when it was looked up
-        skip = ready - (len(tokens) // size - len(sources))
-        needed = len(tokens) // size - ready
+        lease = self.cache.acquire(tokens, scope, counted=False)
+        ready = lease.matched // size
+        skip = ready - (len(tokens) // size - len(sources))  # blocks that came since they were looked up
         room = self.cache.available() - self.options.reserve_blocks
-        if not 0 < needed <= room or not _extended(lease, tokens[lease.matched : len(tokens) // size * size]):
+        count = min(len(sources) - skip, room)
+        # Below 0: blocks went meanwhile. Then what is to be loaded has no parent.
+        if skip < 0 or count < 1 or not _extended(lease, tokens[lease.matched : (ready + count) * size]):
             lease.release()
             return None
-        deadline = self._engine.clock.now() + self.options.fetch_deadline
-        fetch = Fetch(lease, ready, headers[skip : len(sources)], sources[skip:], deadline, self._over)
         with self._lock:
-            self._fetches.add(fetch)
-        fetch.start(self._ways, priority)
-        return fetch
+            recompute = float(self.prefill.block_seconds(lease.matched, count, size).sum())
+        wait = min(self.options.fetch_deadline, recompute + self.options.patience)
+        deadline = self._engine.clock.now() + wait
+        last = skip + count
+        return Fetch(lease, ready, headers[skip:last], sources[skip:last], deadline, self._over)
 
     def _over(self, fetch: Fetch) -> None:
-        with self._lock:
-            self._fetches.discard(fetch)
+        self._fetches.discard(fetch)
+        self._on_ready()
+
+    def _late(self, fetch: Fetch) -> None:
+        if fetch.stuck is not None and fetch.stuck in self.colder:
+            log.warning("the %s tier did not answer in time; it is not asked for a while", fetch.stuck)
+            with self._lock:
+                self._resting[fetch.stuck] = self._engine.clock.now() + self.options.rest
         self._on_ready()
 
 

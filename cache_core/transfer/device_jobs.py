@@ -18,6 +18,8 @@ _LEAST_BYTES = 4 << 20  # smaller pieces cost more than they move
 _FIRST_BYTES = 1 << 20  # but the first layers should be there soon
 _LEAST_ROW = 256 << 10  # bytes of one block in one piece, on an accelerator: one copy call for each
 
+_NONE: Blocks = np.empty(0, dtype=np.int32)
+
 LetGo = Callable[[bool], None]  # told once whether the job was done; lets go of the device blocks
 
 
@@ -44,14 +46,14 @@ class HostToDevice(Job):
             raise ValueError(f"{len(headers)} headers for {len(blocks)} device blocks")
         _require_fit(host, device)
         self._host, self._let_go = host, let_go
-        self._pinned = host.pin(headers)
+        arena, rows, targets = torch.from_numpy(host.rows), _NONE, _NONE
+        write = lane.after_now(
+            lambda part, layers: device.write_blocks(targets[part], arena, rows[part], layers)
+        )
+        self._pinned = host.pin(headers)  # last of what can fail
         missing = np.flatnonzero(self._pinned == NO_ROW)
         self.count = int(missing[0]) if len(missing) else len(headers)  # leading blocks that come up
-        rows, blocks = self._pinned[: self.count], blocks[: self.count].copy()
-        arena = torch.from_numpy(host.rows)
-        write = lane.after_now(
-            lambda part, layers: device.write_blocks(blocks[part], arena, rows[part], layers)
-        )
+        rows, targets = self._pinned[: self.count], blocks[: self.count].copy()
         pieces: list[Piece] = []
         ends: list[int] = []
         for layers in _layer_parts(device, self.count) if self.count else ():
@@ -92,14 +94,14 @@ class DeviceToHost(Job):
             raise ValueError(f"{len(headers)} headers for {len(blocks)} device blocks")
         _require_fit(host, device)
         self._host, self._let_go = host, let_go
-        self._reservation = host.reserve(headers)
+        arena, rows, sources = torch.from_numpy(host.rows), _NONE, _NONE
+        read = lane.after_now(
+            lambda part, layers: device.read_blocks(sources[part], arena, rows[part], layers)
+        )
+        self._reservation = host.reserve(headers)  # last of what can fail
         self._whole = np.zeros(len(headers), dtype=np.bool_)
         self._places = np.flatnonzero(self._reservation.rows != NO_ROW)
-        rows, blocks = self._reservation.rows[self._places], blocks[self._places]
-        arena = torch.from_numpy(host.rows)
-        read = lane.after_now(
-            lambda part, layers: device.read_blocks(blocks[part], arena, rows[part], layers)
-        )
+        rows, sources = self._reservation.rows[self._places], blocks[self._places]
         self._parts = _block_parts(len(rows), host.block_bytes, piece_bytes)
         self.pieces = [
             Piece((part.stop - part.start) * host.block_bytes, lambda part=part: read(part, None))  # type: ignore[misc]

@@ -1,6 +1,7 @@
 """Between the host tier and a colder one (disk, store): blocks straight into and out of the host's rows."""
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 import numpy as np
 
@@ -46,8 +47,18 @@ class TierToHost(Job):
         self.served[places] = self._tier.get(headers, rows, self._timeout)
 
 
+StoringAllowed = Callable[[], AbstractContextManager[bool]]
+
+
+def _always() -> AbstractContextManager[bool]:
+    return nullcontext(True)
+
+
 class HostToTier(Job):
-    """Copies blocks of the host tier to a colder one, as far as they are still in it."""
+    """Copies blocks of the host tier to a colder one, as far as they are still in it.
+
+    `allowed` is entered around storing each batch, and says whether that batch may still be stored.
+    """
 
     source: TierName = "host"
 
@@ -58,8 +69,10 @@ class HostToTier(Job):
         target: TierName,
         headers: Sequence[BlockHeader],
         piece_blocks: int = PIECE_BLOCKS,
+        allowed: StoringAllowed = _always,
     ) -> None:
         self.target = target
+        self._allowed = allowed
         self._host, self._tier, self._headers = host, tier, tuple(headers)
         self._rows = host.pin(headers)
         self.stored = np.zeros(len(headers), dtype=np.bool_)  # which are in the colder tier now
@@ -71,7 +84,9 @@ class HostToTier(Job):
 
     def _store(self, places: "np.ndarray[tuple[int], np.dtype[np.intp]]") -> None:
         rows = [memoryview(self._host.rows[row]) for row in self._rows[places]]
-        self.stored[places] = self._tier.put([self._headers[place] for place in places], rows)
+        with self._allowed() as allowed:
+            if allowed:
+                self.stored[places] = self._tier.put([self._headers[place] for place in places], rows)
 
 
 def _in_batches(

@@ -1,7 +1,7 @@
 """The embedded engine behind the interface that all engines share."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,6 @@ from engine_adapters.base import (
     GenerateRequest,
     Health,
     ReuseReport,
-    Tier,
     Usage,
 )
 from engine_adapters.embedded.choice import Choice
@@ -61,26 +60,34 @@ class EmbeddedAdapter(EngineAdapter):
         self._grammars = RequestGrammars(
             GrammarCompiler(self._tokenizer, runner.vocab_size, runner.eos_token_ids), self._family
         )
+        self.tiers: TieredCache | None = None
+        if config.host_cache_bytes:
+            self.tiers = open_cold_tiers(config, folder, runner, self.cache, lambda: self.engine.wake())
+        try:
+            self._start(config)
+        except BaseException:
+            if self.tiers is not None:
+                self.tiers.close()  # another try finds the disk folder free
+            raise
+
+    def _start(self, config: EmbeddedConfig) -> None:
+        below = () if self.tiers is None else tuple(self.tiers.stats())
         self._capabilities = Capabilities(
-            model=config.served_name or folder.name,
-            context_length=runner.context_length,
+            model=config.served_name or self.folder.name,
+            context_length=self.runner.context_length,
             reports_reuse=True,
             block_size=config.block_size,
             takes_token_ids=True,
-            tiers=tuple(self._tier_names(config)),
+            tiers=("device", *below),
             tool_parser=self._family.tool_parser_name,
         )
         self.states: HybridPrefixes | None = None
-        if runner.state is not None:
-            store = SnapshotStore(runner.snapshot_bytes, runner.state.row_bytes)
+        if self.runner.state is not None:
+            store = SnapshotStore(self.runner.snapshot_bytes, self.runner.state.row_bytes)
             self.states = HybridPrefixes(self.cache, store)
-        self.tiers: TieredCache | None = None
-        tiering = None
-        if config.host_cache_bytes:
-            self.tiers = open_cold_tiers(config, folder, runner, self.cache, lambda: self.engine.wake())
-            tiering = Tiering(self.tiers)
+        tiering = None if self.tiers is None else Tiering(self.tiers)
         self.engine = Engine(
-            runner, self.cache, self._tokenizer, config.limits, tiering=tiering, states=self.states
+            self.runner, self.cache, self._tokenizer, config.limits, tiering=tiering, states=self.states
         )
         self._sweeper = None if self.tiers is None else Sweeper(self.tiers, lambda: self.engine.busy)
 
@@ -113,14 +120,6 @@ class EmbeddedAdapter(EngineAdapter):
         with stage(progress, "warming up"):
             runner.warm_up()
         return cls(folder, runner, config, chat_template)
-
-    @staticmethod
-    def _tier_names(config: EmbeddedConfig) -> Iterator[Tier]:
-        yield "device"
-        if config.host_cache_bytes:
-            yield "host"
-            if config.disk_cache_dir is not None:
-                yield "disk"
 
     def capabilities(self) -> Capabilities:
         return self._capabilities

@@ -1,24 +1,50 @@
 """The tiers below the device, put together for one model."""
 
 import hashlib
+import json
+import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from cache_core import PrefixCache
 from cache_core.identity import CacheIdentity, LayerShape
+from cache_core.pinned_memory import pin_memory
 from cache_core.tiered import TieredCache, TieringOptions
 from cache_core.tiers.base import Tier
 from cache_core.tiers.disk import DiskOptions, DiskTier
+from cache_core.tiers.errors import TierError
 from cache_core.tiers.host import HostTier
 from cache_core.weights import UpdateEpoch, weights_digest
 from engine_adapters.base import Tier as TierName
 from engine_adapters.embedded.config import EmbeddedConfig
 from engine_adapters.embedded.model_runner import ModelRunner
 from engine_adapters.embedded.models import ModelFolder
+from engine_adapters.errors import EngineError
+
+log = logging.getLogger("kvgate.engine")
 
 STATE_FORMAT = "kvgate paged kv 1: layer by layer, keys then values, [kv head, token, dim]"
+_NOT_IN_KV = frozenset(
+    {
+        "_name_or_path",
+        "architectures",
+        "bos_token_id",
+        "dtype",
+        "eos_token_id",
+        "initializer_range",
+        "max_position_embeddings",
+        "pad_token_id",
+        "torch_dtype",
+        "transformers_version",
+        "use_cache",
+    }
+)
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
+
+
+class ColdTierError(EngineError):
+    """The tiers below the device cannot be used as configured; the message says why."""
 
 
 def open_cold_tiers(
@@ -27,21 +53,45 @@ def open_cold_tiers(
     runner: ModelRunner,
     cache: PrefixCache,
     wake: Callable[[], None],
-) -> TieredCache:
+) -> TieredCache | None:
     """Host and disk tiers as configured; `wake` is called whenever a prefix came up.
 
+    None where the machine refuses the memory: the engine then works without, as a warning says.
+
     Raises:
-        TierError: the disk folder cannot be used; the message says why.
+        ColdTierError: the sizes are too small, the disk folder cannot be used, or weights cannot be read.
     """
     block_bytes = runner.kv.bytes_per_block
-    host = HostTier(config.host_cache_bytes, block_bytes, config.block_size)
+    if config.host_cache_bytes < block_bytes:
+        raise ColdTierError(
+            f"The host cache of {config.host_cache_bytes} bytes is less than one block of this model, which takes "
+            f"{block_bytes}. Make it larger, or 0 for none."
+        )
+    try:
+        key = identity(config, folder, runner)
+    except OSError as error:
+        raise ColdTierError(f"The model's files cannot be read for the cache's identity: {error}") from error
+    host = HostTier(config.host_cache_bytes, block_bytes, config.block_size, pin_memory=pin_memory)
+    if host.refusal is not None:
+        log.warning("nothing is cached below the device: %s", host.refusal)
+        return None
     colder: dict[TierName, Tier] = {}
     if config.disk_cache_dir is not None:
-        colder["disk"] = DiskTier(DiskOptions(config.disk_cache_dir, config.disk_cache_bytes))
+        colder["disk"] = _open_disk(config.disk_cache_dir, config.disk_cache_bytes)
     options = TieringOptions(config.write_policy)
-    return TieredCache(
-        cache, runner.kv, identity(config, folder, runner), host, colder, options, on_ready=wake
-    )
+    try:
+        return TieredCache(cache, runner.kv, key, host, colder, options, on_ready=wake)
+    except BaseException:
+        for tier in colder.values():
+            tier.close()
+        raise
+
+
+def _open_disk(folder: Path, capacity: int) -> DiskTier:
+    try:
+        return DiskTier(DiskOptions(folder, capacity))
+    except (TierError, ValueError) as error:
+        raise ColdTierError(f"The disk cache cannot be opened: {error}") from error
 
 
 def identity(config: EmbeddedConfig, folder: ModelFolder, runner: ModelRunner) -> CacheIdentity:
@@ -57,7 +107,7 @@ def identity(config: EmbeddedConfig, folder: ModelFolder, runner: ModelRunner) -
         weight_dtype=dtype,
         kv_dtype=dtype,
         layers=shapes,
-        position=_position(runner.position_config),
+        position=_position(runner.position_config) | {"model config": _config_digest(folder.path)},
         block_size=config.block_size,
         state_format=STATE_FORMAT,
     )
@@ -70,6 +120,16 @@ def _digest(folder: Path, names: tuple[str, ...]) -> bytes:
         content = file.read_bytes() if file.is_file() else b""
         digest.update(f"{name}:{len(content)}:".encode() + content)
     return digest.digest()
+
+
+def _config_digest(folder: Path) -> str:
+    """Of what the model's config says, but for what changes no key and no value."""
+    try:
+        stated = json.loads((folder / "config.json").read_bytes())
+    except (FileNotFoundError, ValueError):
+        return ""
+    kept = {key: value for key, value in stated.items() if key not in _NOT_IN_KV} if stated else {}
+    return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
 
 
 def _position(stated: dict[str, Any]) -> dict[str, Any]:

@@ -52,7 +52,8 @@ class Scheduler:
     waited, so short work goes first and nothing starves: every second of waiting outweighs a second of work.
 
     Args:
-        admitted: called with each sequence that got its lease.
+        admitted: told of every sequence that joins the batch.
+        comes_up: asked before that, with the tokens that are not cached; True: some are on their way, so it waits.
         states: what a hybrid model can reuse; None: the model keeps KV alone.
     """
 
@@ -62,9 +63,11 @@ class Scheduler:
         limits: SchedulerLimits,
         clock: Callable[[], float],
         admitted: Callable[[Sequence], None] = lambda _: None,
+        comes_up: Callable[[Sequence, int], bool] = lambda *_: False,
         states: HybridPrefixes | None = None,
     ) -> None:
         self._admitted = admitted
+        self._comes_up = comes_up
         self._states = states
         self._branches = Branches(cache.block_size)
         self._cache = cache
@@ -172,7 +175,7 @@ class Scheduler:
         for sequence in self._by_urgency(now):
             if budget <= 0 or len(self.running) >= self._limits.max_running:
                 return
-            if self._waits_for_owner(sequence):
+            if self._waits_for_owner(sequence) or self._comes_up(sequence, self._missing(sequence)):
                 continue
             if self._try_admit(sequence):
                 budget -= self._prefill(plan, sequence, budget)

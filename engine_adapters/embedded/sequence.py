@@ -40,6 +40,8 @@ class Sequence:
     follows: "tuple[Sequence, int] | None" = None  # whose state, kept at which boundary, it waits for
     waits_for: InFlight | None = None
     fetch: Fetch | None = None  # what was brought up from tiers below the device for it
+    looks: int = 0  # how often tiers below the device were asked for it
+    missed: int = 0  # tokens that would not be cached when what it waits for has come up
     siblings: list["Sequence"] = field(default_factory=list)  # choices that fork off after this one's prefill
     finished: bool = False
 

@@ -53,8 +53,8 @@ class StepLoop:
         self._texts = token_texts(tokenizer)
         self._sampler = Sampler()
         self._jobs: dict[str, Job] = {}
-        admitted = tiering.admitted if tiering is not None else lambda _: None
-        self.scheduler = Scheduler(cache, limits, clock, admitted, states)
+        hooks = (tiering.admitted, tiering.comes_up) if tiering is not None else ()
+        self.scheduler = Scheduler(cache, limits, clock, *hooks, states=states)
         self.counters = EngineCounters()
 
     @property

@@ -102,7 +102,6 @@ def test_completions_models_health_and_ready(smollm2: Serving) -> None:
         prompt="The capital of France is",
         max_tokens=6,
         temperature=0,
-        logprobs=2,
         n=2,
         echo=True,
     )

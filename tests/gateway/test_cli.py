@@ -57,6 +57,11 @@ def test_version_is_one_line() -> None:
         ["nothing"],
         ["serve", "--device", "x"],
         ["serve", "--dtype", "x"],
+        ["serve", "--kv-cache-gib", "inf"],
+        ["serve", "--host-cache-gib", "inf"],
+        ["serve", "--host-cache-gib", "nan"],
+        ["serve", "--disk-cache-gib", "inf"],
+        ["serve", "--max-body-mib", "inf"],
     ],
     ids=[
         "port too high",
@@ -65,6 +70,11 @@ def test_version_is_one_line() -> None:
         "unknown command",
         "unknown device",
         "unknown dtype",
+        "endless kv cache",
+        "endless host cache",
+        "host cache of no number",
+        "endless disk cache",
+        "endless bodies",
     ],
 )
 def test_bad_options_exit_with_2(arguments: list[str]) -> None:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from cache_core.tiered import Sweeper, Watermarks
+from cache_core.tiered import Sweeper, TieringOptions, Watermarks
 from tests.cache_core.tiered.world import BLOCK, World, until, world
 
 
@@ -59,3 +59,24 @@ def test_leased_blocks_stay() -> None:
         it.check(lease, "default")
         assert it.cache.stats().leased == 4
         lease.release()
+
+
+def test_what_is_swept_away_comes_back_from_the_host_though_it_was_used_once() -> None:
+    with world(blocks=40) as it:
+        fill(it, 10)
+        sweeper = Sweeper(it.tiers, lambda: False, Watermarks(0.5, 0.0), pause=60)
+        assert sweeper.sweep() == 40
+        sweeper.close()
+        it.settle()
+        for number in range(10):
+            prompt = [1000 + number, *range(4 * BLOCK - 1), 5]
+            assert it.fetch(prompt)
+            assert it.run(prompt) == 4 * BLOCK
+
+
+def test_where_nothing_is_to_be_copied_down_nothing_is_swept_away() -> None:
+    with world(blocks=40, options=TieringOptions(write_policy="none", reserve_blocks=0)) as it:
+        fill(it, 10)
+        sweeper = Sweeper(it.tiers, lambda: False, Watermarks(0.5, 0.0), pause=60)
+        assert sweeper.sweep() == 0
+        sweeper.close()

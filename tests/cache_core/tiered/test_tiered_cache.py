@@ -101,7 +101,27 @@ def test_who_needs_a_prefix_that_is_on_its_way_waits_for_it_and_finds_it() -> No
         assert it.tiers.prefetch(ids) is None or fetch.done
         it.settle()
         assert it.cache.match(ids) == 5 * BLOCK
-        assert fetch.loaded == {"host": 5 * BLOCK}
+        assert fetch.brought() == {"host": 5 * BLOCK}
+
+
+def test_what_another_request_computes_a_part_of_is_fetched_all_the_same() -> None:
+    with world() as it:
+        warm(it)
+        it.cache.flush()
+        ids = np.array(PROMPT, dtype=np.int32)
+        computing = it.cache.acquire(np.array([*PROMPT[:BLOCK], 7], dtype=np.int32))
+        assert it.fetch(PROMPT)
+        assert it.cache.match(ids) == 5 * BLOCK
+        computing.release()
+
+
+def test_what_another_request_computes_all_of_is_not_fetched() -> None:
+    with world() as it:
+        warm(it)
+        it.cache.flush()
+        computing = it.cache.acquire(np.array(PROMPT, dtype=np.int32))
+        assert not it.fetch(PROMPT)
+        computing.release()
 
 
 def test_where_recomputing_is_sooner_nothing_is_loaded() -> None:
@@ -125,6 +145,14 @@ def test_a_prefix_that_is_partly_gone_below_comes_up_as_far_as_it_is_whole() -> 
 
 def test_a_fetch_leaves_blocks_for_what_runs() -> None:
     with world(options=TieringOptions(reserve_blocks=12)) as it:
+        warm(it)
+        it.cache.flush()
+        assert it.fetch(PROMPT)
+        assert it.run(PROMPT) == 4 * BLOCK
+
+
+def test_where_nothing_is_left_to_what_runs_nothing_is_fetched() -> None:
+    with world(options=TieringOptions(reserve_blocks=16)) as it:
         warm(it)
         it.cache.flush()
         assert not it.fetch(PROMPT)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from cache_core.tiered import TieringOptions, WritePolicy
+from tests.cache_core.tiered.faulty_files import FaultyFiles
 from tests.cache_core.tiered.world import BLOCK, World, world
 
 SCOPES = ("a", "b")
@@ -35,7 +36,8 @@ class AllTiers(RuleBasedStateMachine):
     def start(self) -> None:
         self.stack = ExitStack()
         options = TieringOptions(write_policy=self.write_policy, reserve_blocks=0)
-        made = world(self.folder / "kv", blocks=10, host_blocks=6, options=options)
+        self.files = FaultyFiles()
+        made = world(self.folder / "kv", blocks=10, host_blocks=6, options=options, files=self.files)
         self.it: World = self.stack.enter_context(made)
 
     def teardown(self) -> None:
@@ -85,6 +87,14 @@ class AllTiers(RuleBasedStateMachine):
         keys = [header.key for header in headers]
         self.it.tiers.host.delete(random.Random(seed).sample(keys, len(keys) // 2))
 
+    @rule(broken=st.booleans(), full=st.booleans())
+    def trouble_with_the_disk(self, broken: bool, full: bool) -> None:
+        self.files.fail_reads, self.files.full = broken, full
+
+    @rule(blocks=st.integers(1, 10))
+    def sweep(self, blocks: int) -> None:
+        self.it.tiers.demote(blocks)
+
     @rule()
     def restart(self) -> None:
         self.it.settle()
@@ -107,6 +117,7 @@ class AllTiers(RuleBasedStateMachine):
 
     @rule(scope=st.sampled_from(SCOPES))
     def purge(self, scope: str) -> None:
+        self.files.fail_reads = self.files.full = False  # else it says that bytes could not be erased
         self.it.tiers.purge(scope)
         prompt = np.array([10, 11, 12, 13, 99], dtype=np.int32)
         assert self.it.tiers.prefetch(prompt, scope) is None

@@ -17,6 +17,7 @@ from cache_core.identity import CacheIdentity, LayerShape
 from cache_core.tiered import TieredCache, TieringOptions
 from cache_core.tiers.base import Tier
 from cache_core.tiers.disk import DiskOptions, DiskTier
+from cache_core.tiers.files import Files
 from cache_core.tiers.host import HostTier
 
 BLOCK = 4
@@ -133,6 +134,8 @@ def world(
     weights: bytes = b"w",
     policy: str = "lru",
     options: TieringOptions | None = None,
+    files: Files | None = None,
+    on_ready: Callable[[], None] | None = None,
 ) -> Iterator[World]:
     """A fresh process's worth of tiers; with a folder, its disk tier is in there."""
     pool = BlockPool(blocks, BLOCK)
@@ -141,7 +144,7 @@ def world(
     host = HostTier(host_blocks * device.bytes_per_block, device.bytes_per_block, BLOCK, checksums=True)
     colder: dict[str, Tier] = {}
     if folder is not None:
-        colder["disk"] = DiskTier(DiskOptions(folder=folder, capacity_bytes=8 << 20))
+        colder["disk"] = DiskTier(DiskOptions(folder=folder, capacity_bytes=8 << 20), files)
     tiers = TieredCache(
         cache,
         device,
@@ -149,6 +152,7 @@ def world(
         host,
         colder,
         options or TieringOptions(reserve_blocks=0),  # type: ignore[arg-type]
+        on_ready=on_ready,
     )
     tiers.computed(0, 1000, 3600.0)  # prefill is dear, so that whatever is found is worth loading
     try:

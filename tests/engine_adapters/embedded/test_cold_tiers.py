@@ -13,7 +13,8 @@ import pytest
 
 from engine_adapters.base import GenerateRequest, SamplingParams, TextDelta, Usage
 from engine_adapters.embedded.adapter import EmbeddedAdapter
-from engine_adapters.embedded.config import EmbeddedConfig
+from engine_adapters.embedded.config import EmbeddedConfig, SchedulerLimits
+from tests.cache_core.tiered.world import until
 from tests.engine_adapters.embedded.engine_harness import random_tokens
 
 PROMPT = random_tokens(200, 1)
@@ -43,26 +44,32 @@ def running(config: EmbeddedConfig) -> Iterator[EmbeddedAdapter]:
         asyncio.run(adapter.aclose())
 
 
-def ask(adapter: EmbeddedAdapter, tokens: np.ndarray, scope: str = "default") -> tuple[str, Usage]:  # type: ignore[type-arg]
-    async def run() -> tuple[str, Usage]:
-        request = GenerateRequest(
-            request_id=f"t{next(ids)}",
-            route="completions",
-            model="tiny",
-            prompt_ids=tokens,
-            sampling=SamplingParams(temperature=0.0, max_tokens=12, ignore_eos=True),
-            scope=scope,
-        )
-        text, usage = "", None
-        async for event in adapter.generate(request):
-            if isinstance(event, TextDelta):
-                text += event.text
-            elif isinstance(event, Usage):
-                usage = event
-        assert usage is not None
-        return text, usage
+async def answer(
+    adapter: EmbeddedAdapter,
+    tokens: np.ndarray,  # type: ignore[type-arg]
+    max_tokens: int,
+    scope: str = "default",
+) -> tuple[str, Usage]:
+    request = GenerateRequest(
+        request_id=f"t{next(ids)}",
+        route="completions",
+        model="tiny",
+        prompt_ids=tokens,
+        sampling=SamplingParams(temperature=0.0, max_tokens=max_tokens, ignore_eos=True),
+        scope=scope,
+    )
+    text, usage = "", None
+    async for event in adapter.generate(request):
+        if isinstance(event, TextDelta):
+            text += event.text
+        elif isinstance(event, Usage):
+            usage = event
+    assert usage is not None
+    return text, usage
 
-    return asyncio.run(run())
+
+def ask(adapter: EmbeddedAdapter, tokens: np.ndarray, scope: str = "default") -> tuple[str, Usage]:  # type: ignore[type-arg]
+    return asyncio.run(answer(adapter, tokens, 12, scope))
 
 
 def settle(adapter: EmbeddedAdapter) -> None:
@@ -120,3 +127,25 @@ def test_without_cold_tiers_nothing_is_kept_below_the_device(config: EmbeddedCon
         adapter.cache.flush()
         _, usage = ask(adapter, PROMPT)
         assert usage.reuse.reused == 0
+
+
+def test_what_came_up_and_was_evicted_before_its_turn_comes_up_again(config: EmbeddedConfig) -> None:
+    """The device is emptied between the fetch and the admission, which a full batch holds up."""
+    with running(replace(config, limits=SchedulerLimits(max_running=1))) as adapter:
+        expected = warm(adapter)
+        adapter.cache.flush()
+        other = random_tokens(64, 9)
+
+        async def both() -> tuple[str, Usage]:
+            long = asyncio.ensure_future(answer(adapter, other, 400))
+            await asyncio.to_thread(until, lambda: adapter.engine.counters()["running"] > 0)
+            asked = asyncio.ensure_future(answer(adapter, PROMPT, 12))
+            await asyncio.to_thread(until, lambda: adapter.cache.match(PROMPT) == 192)
+            adapter.cache.flush()
+            assert not asked.done()
+            await long
+            return await asked
+
+        text, usage = asyncio.run(both())
+        assert text == expected
+        assert usage.reuse.by_tier == {"device": 0, "host": 192}

@@ -1,0 +1,73 @@
+"""The fetches under way, and a thread that ends the wait for those that are late."""
+
+import logging
+from collections.abc import Callable
+from threading import Condition, Thread
+
+from cache_core.tiered.fetch import Fetch
+from cache_core.transfer.clock import Clock
+
+log = logging.getLogger(__name__)
+
+
+class Fetches:
+    """A link notices a deadline between two pieces only; with a disk that hangs in one, nobody else would.
+
+    Args:
+        late: called after a fetch missed its deadline, on this thread.
+    """
+
+    def __init__(self, clock: Clock, late: Callable[[Fetch], None]) -> None:
+        self._clock = clock
+        self._late = late
+        self._changed = Condition()
+        self._running: dict[Fetch, float] = {}  # with the moment at which each is late; inf: it was told
+        self._closed = False
+        self._thread = Thread(target=self._run, name="kvgate fetch deadlines", daemon=True)
+        self._thread.start()
+
+    def __len__(self) -> int:
+        return len(self._running)
+
+    def add(self, fetch: Fetch) -> None:
+        """It begins."""
+        with self._changed:
+            self._running[fetch] = fetch.deadline
+            self._changed.notify_all()
+
+    def discard(self, fetch: Fetch) -> None:
+        """It has ended."""
+        with self._changed:
+            self._running.pop(fetch, None)
+
+    def close(self) -> None:
+        """End every wait, and the thread."""
+        with self._changed:
+            self._closed = True
+            running = list(self._running)
+            self._changed.notify_all()
+        for fetch in running:
+            fetch.give_up()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while (late := self._next()) is not None:
+            for fetch in late:
+                try:
+                    if fetch.give_up():
+                        self._late(fetch)
+                except Exception:
+                    log.exception("a late fetch could not be ended")
+
+    def _next(self) -> list[Fetch] | None:
+        """Those that are late now, once; None: closed."""
+        with self._changed:
+            while not self._closed:
+                now = self._clock.now()
+                late = [fetch for fetch, at in self._running.items() if at <= now]
+                if late:
+                    self._running.update(dict.fromkeys(late, float("inf")))
+                    return late
+                first = min(self._running.values(), default=float("inf"))
+                self._clock.wait(self._changed, None if first == float("inf") else first - now)
+            return None
