@@ -53,8 +53,10 @@ class StepLoop:
         self._texts = token_texts(tokenizer)
         self._sampler = Sampler()
         self._jobs: dict[str, Job] = {}
-        hooks = (tiering.admitted, tiering.comes_up) if tiering is not None else ()
-        self.scheduler = Scheduler(cache, limits, clock, *hooks, states=states)
+        if tiering is None:
+            self.scheduler = Scheduler(cache, limits, clock, states=states)
+        else:
+            self.scheduler = Scheduler(cache, limits, clock, tiering.admitted, tiering.comes_up, states)
         self.counters = EngineCounters()
 
     @property
