@@ -1,13 +1,11 @@
 """`kvgate bench cache`: the tiered prefix cache, each figure against its peer in the same run."""
 
-import sys
 import tempfile
-import time
 from pathlib import Path
 
 from bench import cache_hits, cache_index, disk, match, transfer
 from bench.cache_hits import Progress
-from bench.report import Figure, as_json, print_table
+from bench.report import Figure, publish, timed_progress
 
 
 def run(folder: Path, rounds: int, progress: Progress) -> list[Figure]:
@@ -68,16 +66,9 @@ def _index(progress: Progress) -> list[Figure]:
 
 def main(*, json: bool = False, quick: bool = False) -> bool:
     """Run, print, and say whether every target was reached."""
-    started = time.perf_counter()
-
-    def progress(line: str) -> None:
-        print(f"[{time.perf_counter() - started:6.1f} s] {line}", file=sys.stderr, flush=True)
+    progress = timed_progress()
 
     with tempfile.TemporaryDirectory(prefix="kvgate-bench-") as folder:
         figures = run(Path(folder), 1 if quick else 5, progress)
     facts = {"rounds": "quick" if quick else "full"}
-    if json:
-        sys.stdout.write(as_json(figures, facts).decode() + "\n")
-    else:
-        print_table(figures, facts, sys.stdout)
-    return all(figure.reached is not False for figure in figures)
+    return publish(figures, facts, json=json)

@@ -1,6 +1,8 @@
 """A bench's figures as a table for people and as JSON for machines."""
 
-from collections.abc import Sequence
+import sys
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, TextIO
 
@@ -48,6 +50,25 @@ def print_table(figures: Sequence[Figure], facts: dict[str, Any], out: TextIO) -
     console = Console(file=out, width=None if out.isatty() else 150)
     console.print(table)
     console.print("  ".join(f"{key}: {value}" for key, value in facts.items()))
+
+
+def timed_progress() -> Callable[[str], None]:
+    """Prints lines on stderr with the seconds since now in front."""
+    started = time.perf_counter()
+
+    def progress(line: str) -> None:
+        print(f"[{time.perf_counter() - started:6.1f} s] {line}", file=sys.stderr, flush=True)
+
+    return progress
+
+
+def publish(figures: Sequence[Figure], facts: dict[str, Any], *, json: bool) -> bool:
+    """Print the figures on stdout, and say whether every target that could be measured was reached."""
+    if json:
+        sys.stdout.write(as_json(figures, facts).decode() + "\n")
+    else:
+        print_table(figures, facts, sys.stdout)
+    return all(figure.reached is not False for figure in figures)
 
 
 def _cells(figure: Figure) -> tuple[str, ...]:

@@ -1,7 +1,5 @@
 """`kvgate bench ttft`: what the main job must reach, each figure against its peer in the same run."""
 
-import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -19,7 +17,7 @@ from bench.peers import llama_cpp_peer
 from bench.peers.llama_cpp_peer import LlamaCppPeer, stream_ttft
 from bench.peers.transformers_peer import TransformersPeer
 from bench.prompts import PromptMaker, long_text
-from bench.report import Figure, as_json, print_table
+from bench.report import Figure, publish, timed_progress
 from canon.tokens import PromptTokenizer
 from engine_adapters.embedded.adapter import EmbeddedAdapter
 from engine_adapters.embedded.config import EmbeddedConfig
@@ -287,11 +285,7 @@ def _ttft_figure(name: str, peer: str, medians: dict[str, float], kind: str, tar
 
 def main(*, json: bool = False, quick: bool = False, threads: int | None = None) -> bool:
     """Run, print, and say whether every target that could be measured was reached."""
-
-    started = time.perf_counter()
-
-    def progress(line: str) -> None:
-        print(f"[{time.perf_counter() - started:6.1f} s] {line}", file=sys.stderr, flush=True)
+    progress = timed_progress()
 
     adapter = EmbeddedAdapter.load(EmbeddedConfig(kv_bytes=KV_BYTES, threads=threads), progress)
     torch.set_num_threads(adapter.runner.threads)
@@ -303,8 +297,4 @@ def main(*, json: bool = False, quick: bool = False, threads: int | None = None)
         "threads": adapter.runner.threads,
         "rounds": "quick" if quick else "full",
     }
-    if json:
-        sys.stdout.write(as_json(figures, facts).decode() + "\n")
-    else:
-        print_table(figures, facts, sys.stdout)
-    return all(figure.reached is not False for figure in figures)
+    return publish(figures, facts, json=json)

@@ -4,11 +4,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from cache_core.block_header import BlockHeader, Body, DropReason, header_size, pack
+from cache_core.block_header import BlockHeader, Body, DropReason, pack
 from cache_core.tiers.disk.index import Added, Place
 from cache_core.tiers.disk.segment import Segment
 from cache_core.tiers.files import ALIGNMENT, aligned, aligned_buffer, reason_of
-from cache_core.tokens import TOKEN_BYTES
 
 
 class Record(NamedTuple):
@@ -118,11 +117,6 @@ def record_of(header: BlockHeader, body: Body) -> Record:
     """A block as it goes into a segment."""
     head = pack(header, body, ALIGNMENT)
     return Record(header.key, header.identity, head, memoryview(body.data), int(body.coding))
-
-
-def record_bytes(header: BlockHeader, payload_bytes: int) -> int:
-    """Bytes a block takes in a segment, uncoded."""
-    return header_size(len(header.tokens) // TOKEN_BYTES, ALIGNMENT) + aligned(payload_bytes)
 
 
 def _batches(records: Sequence[Record], write_bytes: int, segment_limit: int) -> list[list[Record]]:
