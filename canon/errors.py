@@ -2,6 +2,7 @@
 
 CanonError
  +- ModelFolderError   the model's folder cannot be used: a file is missing, unreadable, or a template does not compile
+ +- PolicyError        a policy, a rule or a switch that does not exist
  +- TemplateError      one request cannot be turned into prompt tokens; `param` names the part of it that is at fault
 """
 
@@ -12,6 +13,10 @@ class CanonError(Exception):
 
 class ModelFolderError(CanonError):
     """The model's folder has no usable tokenizer or chat template; the operator has to mend it."""
+
+
+class PolicyError(CanonError, ValueError):
+    """A policy, a rule, a switch or a rules version that does not exist; the message lists those that do."""
 
 
 class TemplateError(CanonError):

@@ -1,0 +1,46 @@
+"""The entry: one request body through the rules of a policy."""
+
+import logging
+from typing import Any
+
+from canon.context import RuleContext
+from canon.policy import Policy
+from canon.requests import view_of
+from canon.requests.draft import Draft
+from canon.results import CanonResult, Finding
+from canon.rules import APPLY
+
+log = logging.getLogger(__name__)
+
+
+def canonicalize(
+    body: Any, policy: str | Policy = "safe", memory: Any = None, scope: str = ""
+) -> CanonResult:
+    """Rewrite a request so that its prefix matches others like it, and say what was done.
+
+    `body` is a Chat Completions, Completions, Responses or Anthropic messages request as parsed JSON; it is never
+    written to. Whatever it is, there is an answer: what cannot be handled comes back unchanged, with a finding.
+
+    Raises:
+        PolicyError: no policy is called that.
+    """
+    chosen = Policy.named(policy) if isinstance(policy, str) else policy
+    view = view_of(body) if chosen.name != "off" else None
+    if view is None:
+        return CanonResult(body)
+    try:
+        return _run(body, RuleContext(view, chosen))
+    except (RecursionError, MemoryError) as error:
+        finding = Finding("canon", "", "too large", f"left alone: {type(error).__name__}")
+        return CanonResult(body, findings=(finding,))
+
+
+def _run(body: dict[str, Any], context: RuleContext) -> CanonResult:
+    for rule, apply in APPLY.items():
+        if context.policy.runs(rule):
+            apply(context)
+    draft: Draft = context.draft
+    applied = context.policy.applies and draft.changed
+    return CanonResult(
+        draft.body if applied else body, tuple(context.edits), tuple(context.findings), body_changed=applied
+    )

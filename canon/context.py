@@ -1,0 +1,49 @@
+"""What a rule sees and says while it works on one request."""
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from canon.policy import Policy
+from canon.requests.draft import Draft
+from canon.requests.paths import Path, path_text
+from canon.requests.view import RequestView, TextSlot
+from canon.results import Edit, Finding
+
+SHOWN = 200  # characters of a value that a finding shows
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """A piece of text taken out of the system texts, which the tail note must carry word for word."""
+
+    rule: str
+    path: str  # where it was
+    text: str  # with its label, its heading and its tags
+
+
+@dataclass(slots=True)
+class RuleContext:
+    """One request on its way through the rules."""
+
+    view: RequestView
+    policy: Policy
+    edits: list[Edit] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    moved: list[Moved] = field(default_factory=list)  # in the order in which they stood
+
+    @property
+    def draft(self) -> Draft:
+        return self.view.draft
+
+    def where(self, path: Path) -> str:
+        return path_text(self.draft.body, path)
+
+    def rewrite(self, rule: str, slot: TextSlot, text: str) -> TextSlot:
+        """Give a text slot a new text, and note the edit. The rule must be one that acts."""
+        self.draft.set(slot.path, text)
+        self.edits.append(Edit(rule, self.where(slot.path), slot.text, text))
+        return replace(slot, text=text)
+
+    def find(self, rule: str, path: Path, cause: str, **more: Any) -> None:
+        """Report what is left alone; `more` are fields of Finding."""
+        self.findings.append(Finding(rule, self.where(path), cause, **more))

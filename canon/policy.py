@@ -1,0 +1,85 @@
+"""Policies: which rule acts, which only reports, which is off."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Literal, TypeAlias
+
+from canon.errors import PolicyError
+
+# A change of what any rule does to a request needs a new version: running conversations keep theirs.
+RULES_VERSION = 1
+
+Mode: TypeAlias = Literal["act", "report", "off"]
+PolicyName: TypeAlias = Literal["off", "observe", "safe", "full"]
+
+# Every rule, in the order in which rules run, and the least policy under which it acts; None: it never does by itself.
+RULES: Mapping[str, PolicyName | None] = MappingProxyType(
+    {
+        "newlines": "safe",
+        "unicode": "safe",
+        "whitespace": "safe",
+        "schema_keywords": "safe",
+        "volatile_headers": "full",
+        "dynamic_values": "full",
+        "learned_slots": None,
+        "json_parts": "full",
+        "json_in_text": None,
+        "property_order": None,
+        "tool_order": "full",
+        "conversation_memory": "full",
+    }
+)
+_STRENGTH: Mapping[str, int] = {"off": 0, "observe": 1, "safe": 2, "full": 3}
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What each rule may do. `applies` is False under `observe`: edits are computed and reported, nothing changes."""
+
+    name: str
+    modes: Mapping[str, Mode]  # by rule
+    applies: bool = True
+    rules_version: int = RULES_VERSION
+
+    @classmethod
+    def named(cls, name: str) -> "Policy":
+        """One of `off`, `observe`, `safe`, `full`. Raises PolicyError for any other."""
+        if name not in _STRENGTH:
+            raise PolicyError(f"no policy is called {name!r:.40}; there are {', '.join(_STRENGTH)}")
+        return _NAMED[name]
+
+    def with_rules(self, switches: Mapping[str, Mode]) -> "Policy":
+        """This policy with single rules switched. Raises PolicyError for a rule or a mode that does not exist."""
+        for rule, mode in switches.items():
+            if rule not in RULES:
+                raise PolicyError(f"no rule is called {rule!r:.40}; there are {', '.join(RULES)}")
+            if mode not in ("act", "report", "off"):
+                raise PolicyError(
+                    f"rule {rule} cannot be switched to {mode!r:.40}, but to act, report or off"
+                )
+        return replace(self, modes=MappingProxyType({**self.modes, **switches}))
+
+    def acts(self, rule: str) -> bool:
+        return self.modes[rule] == "act"
+
+    def runs(self, rule: str) -> bool:
+        """Whether the rule looks at requests at all."""
+        return self.modes[rule] != "off"
+
+
+def lower(policy: str, wanted: str) -> str:
+    """The weaker one of two policies by name, which is what a client may ask for."""
+    return min(policy, Policy.named(wanted).name, key=lambda name: _STRENGTH[name])
+
+
+def _modes(name: str) -> Mapping[str, Mode]:
+    if name == "off":
+        return MappingProxyType(dict.fromkeys(RULES, "off"))
+    strength = _STRENGTH["full" if name == "observe" else name]
+    return MappingProxyType(
+        {rule: "act" if least and _STRENGTH[least] <= strength else "report" for rule, least in RULES.items()}
+    )
+
+
+_NAMED = {name: Policy(name, _modes(name), applies=name not in ("off", "observe")) for name in _STRENGTH}

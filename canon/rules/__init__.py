@@ -1,0 +1,12 @@
+"""The rules in the order in which they run. A rule is a module here with one function `apply`."""
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import TypeAlias
+
+from canon.context import RuleContext
+
+Apply: TypeAlias = Callable[[RuleContext], None]
+
+# A rule asks `context.policy.acts(NAME)`: True, it edits and notes each edit; False, it only reports what it would do.
+APPLY: Mapping[str, Apply] = MappingProxyType({})
