@@ -8,6 +8,7 @@ from canon.requests.draft import Draft
 from canon.requests.paths import Path, path_text
 from canon.requests.view import RequestView, TextSlot
 from canon.results import Edit, Finding
+from canon.text import Line, lines_of
 
 SHOWN = 200  # characters of a value that a finding shows
 
@@ -30,10 +31,18 @@ class RuleContext:
     edits: list[Edit] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     moved: list[Moved] = field(default_factory=list)  # in the order in which they stood
+    _lines: dict[str, list[Line]] = field(default_factory=dict)  # by text
 
     @property
     def draft(self) -> Draft:
         return self.view.draft
+
+    def lines(self, text: str) -> list[Line]:
+        """The lines of a text of this request, found once; rules do not write to the list."""
+        lines = self._lines.get(text)
+        if lines is None:
+            lines = self._lines[text] = lines_of(text)
+        return lines
 
     def where(self, path: Path) -> str:
         return path_text(self.draft.body, path)

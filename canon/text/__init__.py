@@ -1,0 +1,6 @@
+"""Lines of a text and what guards them: where a rule may edit, and where the text is something's exact form."""
+
+from canon.text.guard import Guard
+from canon.text.lines import Line, lines_of
+
+__all__ = ["Guard", "Line", "lines_of"]
