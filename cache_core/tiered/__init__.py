@@ -1,7 +1,8 @@
 """One prefix cache over several tiers: what cooled down comes up again, or is recomputed where that is sooner."""
 
+from cache_core.tiered.asking import Ask
 from cache_core.tiered.fetch import Fetch
 from cache_core.tiered.sweeper import Sweeper, Watermarks
 from cache_core.tiered.tiered_cache import TieredCache, TieringOptions, WritePolicy
 
-__all__ = ["Fetch", "Sweeper", "TieredCache", "TieringOptions", "Watermarks", "WritePolicy"]
+__all__ = ["Ask", "Fetch", "Sweeper", "TieredCache", "TieringOptions", "Watermarks", "WritePolicy"]

@@ -1,14 +1,67 @@
 """The headers under which a prompt's blocks are filed outside the device."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
 
 from cache_core.block_hash import chain_hashes, root_hash
 from cache_core.block_header import BlockHeader
 from cache_core.identity import CacheIdentity, digest_of
+from cache_core.tiered.hash_memory import HashMemory
 from cache_core.tokens import TOKEN_BYTES, Tokens, as_bytes
 
 _SALT = "kvgate scope salt 1"
+_PIECE = 512  # blocks hashed before others are let in
+
+
+class PromptChain:
+    """The headers of one prompt's whole blocks; hashes are made as far as they are asked for.
+
+    Args:
+        tokens: int32 [n], from the prompt's start, contiguous.
+        known: hashes of its first blocks; grows.
+        breathe: called between pieces of the work.
+    """
+
+    def __init__(
+        self,
+        identity: bytes,
+        tokens: Tokens,
+        block_size: int,
+        known: list[bytes],
+        breathe: Callable[[], object],
+    ) -> None:
+        self.root = root_hash(identity)
+        self.tokens = tokens
+        self.hashes = known
+        self.blocks = len(tokens) // block_size
+        self._identity = identity
+        self._size = block_size
+        self._breathe = breathe
+
+    def headers(self, first: int, last: int) -> list[BlockHeader]:
+        """Of blocks [first, last)."""
+        self._hash(last)
+        data, step, own = as_bytes(self.tokens), self._size * TOKEN_BYTES, self.hashes
+        return [
+            BlockHeader(
+                identity=self._identity,
+                parent=own[block - 1] if block else self.root,
+                own=own[block],
+                tokens=bytes(data[block * step : (block + 1) * step]),
+            )
+            for block in range(first, last)
+        ]
+
+    def _hash(self, last: int) -> None:
+        hashes, size = self.hashes, self._size
+        while len(hashes) < last:
+            done = len(hashes)
+            part = self.tokens[done * size : min(done + _PIECE, last) * size]
+            hashes.extend(
+                chain_hashes(self.root, part, size, parent=hashes[-1] if done else None, start=done * size)
+            )
+            self._breathe()
 
 
 class ScopeChains:
@@ -20,6 +73,7 @@ class ScopeChains:
 
     def __init__(self, identity: CacheIdentity) -> None:
         self._identity = identity
+        self._memory = HashMemory(identity.block_size)
         self._digest_of = lru_cache(maxsize=4096)(self._make_digest)  # any thread may ask
 
     def digest(self, scope: str) -> bytes:
@@ -30,18 +84,19 @@ class ScopeChains:
         salt = digest_of(_SALT, [self._identity.salt, scope])
         return replace(self._identity, salt=salt).digest
 
-    def headers(self, scope: str, tokens: Tokens, first: int = 0) -> list[BlockHeader]:
-        """Headers of every whole block in `tokens` (int32 [n], from the prompt's start), from block `first` on."""
-        identity, size = self.digest(scope), self._identity.block_size
-        root = root_hash(identity)
-        own = chain_hashes(root, tokens, size)
-        data, step = as_bytes(tokens), size * TOKEN_BYTES
-        return [
-            BlockHeader(
-                identity=identity,
-                parent=own[block - 1] if block else root,
-                own=own[block],
-                tokens=bytes(data[block * step : (block + 1) * step]),
-            )
-            for block in range(first, len(own))
-        ]
+    def prompt(self, scope: str, tokens: Tokens, breathe: Callable[[], object] = lambda: None) -> PromptChain:
+        """A prompt's chain, with what is remembered of it."""
+        identity = self.digest(scope)
+        known = self._memory.known(root_hash(identity), tokens)
+        return PromptChain(identity, tokens, self._identity.block_size, known, breathe)
+
+    def remember(self, chain: PromptChain) -> None:
+        """Keep what was hashed of a prompt."""
+        self._memory.remember(chain.root, chain.tokens, chain.hashes)
+
+    def headers(self, scope: str, tokens: Tokens) -> list[BlockHeader]:
+        """Headers of every whole block in `tokens` (int32 [n], from the prompt's start)."""
+        chain = self.prompt(scope, tokens)
+        headers = chain.headers(0, chain.blocks)
+        self.remember(chain)
+        return headers

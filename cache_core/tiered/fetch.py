@@ -59,7 +59,8 @@ class Fetch:
         self._coming = 0  # blocks that are being loaded
         self._loaded_blocks = 0
         self._ended = ended
-        self._lock = Lock()  # guards the two below
+        self._lock = Lock()  # guards the three below
+        self._users = 0  # requests that wait for it
         self._phase = _Phase.CLIMBING
         self._transfer: Transfer | None = None
 
@@ -67,6 +68,30 @@ class Fetch:
     def done(self) -> bool:
         """Whether it has ended, with or without success."""
         return self._phase is _Phase.OVER
+
+    @property
+    def awaited(self) -> bool:
+        """Whether who needs it should wait: not when it has ended, or is late."""
+        return not self.done and self.lease.announced
+
+    @property
+    def end(self) -> int:
+        """Tokens from the prompt's start to the end of what it brings."""
+        return (self.first + len(self.headers)) * self._block_size
+
+    def share(self) -> bool:
+        """One more request waits for it; False: it is over."""
+        with self._lock:
+            self._users += self._phase is not _Phase.OVER
+            return self._phase is not _Phase.OVER
+
+    def leave(self) -> None:
+        """A request that waited for it does not any more; without the last one it is given up."""
+        with self._lock:
+            self._users -= 1
+            wanted = self._users > 0
+        if not wanted:
+            self.give_up()
 
     def brought(self, tokens: int | None = None) -> Counter[TierName]:
         """Tokens it brought up, by the tier they came from; only those among the prompt's first `tokens`."""

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable
 from threading import Condition, Thread
 
+from cache_core.lease import Lease
 from cache_core.tiered.fetch import Fetch
 from cache_core.transfer.clock import Clock
 
@@ -15,11 +16,13 @@ class Fetches:
 
     Args:
         late: called after a fetch missed its deadline, on this thread.
+        over: called after one ended, on whichever thread.
     """
 
-    def __init__(self, clock: Clock, late: Callable[[Fetch], None]) -> None:
+    def __init__(self, clock: Clock, late: Callable[[Fetch], None], over: Callable[[], None]) -> None:
         self._clock = clock
         self._late = late
+        self._over = over
         self._changed = Condition()
         self._running: dict[Fetch, float] = {}  # with the moment at which each is late; inf: it was told
         self._closed = False
@@ -35,10 +38,16 @@ class Fetches:
             self._running[fetch] = fetch.deadline
             self._changed.notify_all()
 
-    def discard(self, fetch: Fetch) -> None:
-        """It has ended."""
+    def ended(self, fetch: Fetch) -> None:
+        """It is over."""
         with self._changed:
             self._running.pop(fetch, None)
+        self._over()
+
+    def with_lease(self, lease: Lease) -> Fetch | None:
+        """The one under way that brings up what this lease announces; None: none does."""
+        with self._changed:
+            return next((fetch for fetch in self._running if fetch.lease is lease), None)
 
     def close(self) -> None:
         """End every wait, and the thread."""

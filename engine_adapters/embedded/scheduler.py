@@ -28,6 +28,20 @@ class Plan:
     out_of_room: list[Sequence] = field(default_factory=list)
 
 
+class Below:
+    """What lies below the device, as the scheduler sees it. Here: nothing."""
+
+    def comes_up(self, sequence: Sequence, missing: int) -> bool:
+        """Whether a queued sequence waits for its prefix, `missing` tokens of it not being cached now."""
+        return False
+
+    def admitted(self, sequence: Sequence) -> None:
+        """A sequence joined the batch."""
+
+    def left(self, sequence: Sequence) -> None:
+        """A sequence is gone, wherever it was."""
+
+
 class PrefillRate:
     """Prefilled tokens a second, as measured, forgetting slowly; turns work into seconds."""
 
@@ -52,8 +66,7 @@ class Scheduler:
     waited, so short work goes first and nothing starves: every second of waiting outweighs a second of work.
 
     Args:
-        admitted: told of every sequence that joins the batch.
-        comes_up: asked before that, with the tokens that are not cached; True: some are on their way, so it waits.
+        below: what lies below the device.
         states: what a hybrid model can reuse; None: the model keeps KV alone.
     """
 
@@ -62,12 +75,10 @@ class Scheduler:
         cache: PrefixCache,
         limits: SchedulerLimits,
         clock: Callable[[], float],
-        admitted: Callable[[Sequence], None] = lambda _: None,
-        comes_up: Callable[[Sequence, int], bool] = lambda *_: False,
+        below: Below | None = None,
         states: HybridPrefixes | None = None,
     ) -> None:
-        self._admitted = admitted
-        self._comes_up = comes_up
+        self._below = below or Below()
         self._states = states
         self._branches = Branches(cache.block_size)
         self._cache = cache
@@ -102,6 +113,7 @@ class Scheduler:
             self.waiting.remove(sequence)
         self._expected.pop(sequence, None)
         sequence.waits_for = sequence.follows = None
+        self._below.left(sequence)
         self._release(sequence)
 
     def plan(self) -> Plan:
@@ -175,7 +187,7 @@ class Scheduler:
         for sequence in self._by_urgency(now):
             if budget <= 0 or len(self.running) >= self._limits.max_running:
                 return
-            if self._waits_for_owner(sequence) or self._comes_up(sequence, self._missing(sequence)):
+            if self._waits_for_owner(sequence) or self._below.comes_up(sequence, self._missing(sequence)):
                 continue
             if self._try_admit(sequence):
                 budget -= self._prefill(plan, sequence, budget)
@@ -246,7 +258,7 @@ class Scheduler:
         self.running.append(sequence)
         if self._states is not None:
             self._branches.admitted(sequence, self.waiting)
-        self._admitted(sequence)
+        self._below.admitted(sequence)
         return True
 
     def _start_state(self, sequence: Sequence, found: Found) -> int:

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cache_core import InFlight, Lease
-from cache_core.tiered import Fetch
+from cache_core.tiered import Ask, Fetch
 from engine_adapters.base import GenerateRequest
 from engine_adapters.embedded.output.detokenizer import IncrementalDetokenizer
 from engine_adapters.embedded.output.stop_strings import StopStrings
@@ -39,9 +39,11 @@ class Sequence:
     keep_at: list[int] = field(default_factory=list)  # where its state is still to be kept, ascending
     follows: "tuple[Sequence, int] | None" = None  # whose state, kept at which boundary, it waits for
     waits_for: InFlight | None = None
-    fetch: Fetch | None = None  # what was brought up from tiers below the device for it
-    looks: int = 0  # how often tiers below the device were asked for it
+    ask: Ask | None = None  # while tiers below the device are asked for it, and what they have comes up
+    looks: int = 0  # how often they were
     missed: int = 0  # tokens that would not be cached when what it waits for has come up
+    fetch: Fetch | None = None  # what had brought up a part of its prefix when it was admitted
+    fetched: int = 0  # leading tokens for which that counts
     siblings: list["Sequence"] = field(default_factory=list)  # choices that fork off after this one's prefill
     finished: bool = False
 

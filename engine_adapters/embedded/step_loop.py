@@ -53,10 +53,7 @@ class StepLoop:
         self._texts = token_texts(tokenizer)
         self._sampler = Sampler()
         self._jobs: dict[str, Job] = {}
-        if tiering is None:
-            self.scheduler = Scheduler(cache, limits, clock, states=states)
-        else:
-            self.scheduler = Scheduler(cache, limits, clock, tiering.admitted, tiering.comes_up, states)
+        self.scheduler = Scheduler(cache, limits, clock, tiering, states)
         self.counters = EngineCounters()
 
     @property

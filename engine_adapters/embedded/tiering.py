@@ -1,55 +1,58 @@
 """What the engine and the tiers below the device tell each other."""
 
-import logging
 from collections.abc import Sequence as Many
 
 from cache_core.tiered import TieredCache
 from engine_adapters.base import Tier
-from engine_adapters.embedded.scheduler import Chunk
+from engine_adapters.embedded.scheduler import Below, Chunk
 from engine_adapters.embedded.sequence import Sequence
-
-log = logging.getLogger("kvgate.engine")
 
 _LOOKS = 3  # times at most that tiers are asked for one request
 
 
-class Tiering:
+class Tiering(Below):
     """Prefixes come up when a request is queued, and go down when they were used a second time.
 
-    While its prefix is on the way, a request waits as it would for another one that computes it: it holds no block
-    and does not hold up the batch. A tier that fails costs reuse, never a request.
+    While its prefix is looked for and on the way, a request waits as it would for another one that computes it: it
+    holds no block and does not hold up the batch. A tier that fails costs reuse, never a request.
     """
 
     def __init__(self, tiers: TieredCache) -> None:
         self._tiers = tiers
 
     def queued(self, sequence: Sequence) -> None:
-        """A request joined the queue: start to bring up what lies below the device."""
+        """A request joined the queue: start to look for what lies below the device, and to bring it up."""
         sequence.looks += 1
-        try:
-            sequence.fetch = self._tiers.prefetch(sequence.known, sequence.request.scope)
-            there = self._tiers.cache.match(sequence.known, sequence.request.scope)
-        except Exception:
-            log.exception("the tiers below the device could not be asked")
-            there = 0
-        coming = sequence.fetch.lease.length if sequence.fetch is not None else 0
-        sequence.missed = sequence.length - max(there, coming)
+        sequence.missed = 0  # until there is an answer
+        self._leave(sequence)
+        sequence.ask = self._tiers.ask(sequence.known, sequence.request.scope)
+        if sequence.ask is None:
+            sequence.missed = self._not_there(sequence)
 
     def comes_up(self, sequence: Sequence, missing: int) -> bool:
         """Whether a request should wait for its prefix, `missing` tokens of it not being cached when it could begin.
 
         More than expected: what had come up was evicted before it was its turn, or it lost its place in the batch.
         """
+        if self._waits(sequence):
+            return True
         if sequence.looks >= _LOOKS or missing <= sequence.missed:
             return False
         self.queued(sequence)
-        return sequence.fetch is not None and not sequence.fetch.done
+        return self._waits(sequence)
 
     def admitted(self, sequence: Sequence) -> None:
         """A request got its lease: what it found ready is in use for at least the second time."""
-        if sequence.fetch is not None and not sequence.fetch.brought(sequence.computed):
-            sequence.fetch = None  # it brought nothing, or too late
+        answer = sequence.ask.answer if sequence.ask is not None else None
+        sequence.fetch, sequence.fetched = None, 0
+        if answer is not None and answer.fetch is not None and answer.fetch.brought(sequence.computed):
+            sequence.fetch, sequence.fetched = answer.fetch, answer.shared
+        self._leave(sequence)
         self._tiers.used(sequence.known[: sequence.computed], sequence.request.scope)
+
+    def left(self, sequence: Sequence) -> None:
+        """A request is gone: what comes up for it alone is given up."""
+        self._leave(sequence)
 
     def computed(self, chunks: Many[Chunk], seconds: float) -> None:
         """A step took that long; a step of one prefill alone tells what prefill costs at its depth."""
@@ -57,11 +60,32 @@ class Tiering:
             start = chunks[0].sequence.computed
             self._tiers.computed(start, chunks[0].tokens, seconds)
 
+    def _waits(self, sequence: Sequence) -> bool:
+        ask = sequence.ask
+        if ask is None or sequence.missed:
+            return ask is not None and ask.waits
+        if ask.waits and ask.answer is None:
+            return True
+        if ask.late:
+            self._leave(sequence)
+        there = 0 if ask.answer is None else ask.answer.expected
+        sequence.missed = min(self._not_there(sequence), sequence.length - there)
+        return ask.waits
+
+    def _not_there(self, sequence: Sequence) -> int:
+        return sequence.length - self._tiers.cache.match(sequence.known, sequence.request.scope)
+
+    @staticmethod
+    def _leave(sequence: Sequence) -> None:
+        if sequence.ask is not None:
+            sequence.ask.cancel()
+            sequence.ask = None
+
 
 def reused_by_tier(sequence: Sequence, reused: int) -> dict[Tier, int]:
     """Reused tokens by the tier they came from: what was fetched for this request, the rest from the device."""
     found: dict[Tier, int] = {"device": reused}
     if sequence.fetch is not None:
-        found |= sequence.fetch.brought(reused)
+        found |= sequence.fetch.brought(min(reused, sequence.fetched))
     found["device"] -= sum(tokens for tier, tokens in found.items() if tier != "device")
     return found

@@ -163,6 +163,7 @@ def test_what_was_fetched_behind_the_reused_tokens_is_not_counted() -> None:
 
     class Of:
         fetch = Fetched()
+        fetched = 1000
 
     assert reused_by_tier(Of(), 64) == {"device": 64, "host": 0}  # type: ignore[arg-type]
     assert reused_by_tier(Of(), 96) == {"device": 64, "host": 32}  # type: ignore[arg-type]

@@ -149,3 +149,16 @@ def test_what_came_up_and_was_evicted_before_its_turn_comes_up_again(config: Emb
         text, usage = asyncio.run(both())
         assert text == expected
         assert usage.reuse.by_tier == {"device": 0, "host": 192}
+
+
+def test_who_waits_for_what_another_request_brings_up_counts_it_as_from_there(config: EmbeddedConfig) -> None:
+    with running(config) as adapter:
+        expected = warm(adapter)
+    with running(config) as again:
+
+        async def two() -> list[tuple[str, Usage]]:
+            return list(await asyncio.gather(*(answer(again, PROMPT, 12) for _ in range(2))))
+
+        for text, usage in asyncio.run(two()):
+            assert text == expected
+            assert usage.reuse.by_tier == {"device": 0, "disk": 192}

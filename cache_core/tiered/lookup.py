@@ -1,0 +1,81 @@
+"""Where the blocks of a prompt are that the device does not have."""
+
+from collections.abc import Callable, Mapping, Sequence
+from threading import Lock
+
+import numpy as np
+
+from cache_core.block_header import BlockHeader
+from cache_core.metrics import TierName
+from cache_core.tiered.chain import PromptChain
+from cache_core.tiers.base import Tier
+
+_PIECE = 256  # blocks asked for at once
+
+
+class Inquiry:
+    """One look for a prompt, as whoever wants it sees it. This one waits as long as it takes."""
+
+    tier: TierName | None = None  # whose answer is outstanding
+
+    def goes_on(self) -> bool:
+        """Whether the rest is still wanted. Called between pieces of the work, so that others can be let in."""
+        return True
+
+
+class Lookup:
+    """Asks the tiers below the device in their order, warmest first. From any thread.
+
+    A tier that hung is left in peace for `rest` seconds.
+    """
+
+    def __init__(self, tiers: Mapping[TierName, Tier], clock: Callable[[], float], rest: float) -> None:
+        self._tiers = tiers
+        self._clock = clock
+        self._rest = rest
+        self._lock = Lock()
+        self._resting: dict[TierName, float] = {}  # until when
+
+    def find(
+        self, chain: PromptChain, first: int, inquiry: Inquiry
+    ) -> tuple[list[BlockHeader], list[TierName]]:
+        """From block `first` on as far as every block is in some tier: its header, and the warmest such tier."""
+        headers: list[BlockHeader] = []
+        sources: list[TierName] = []
+        for start in range(first, chain.blocks, _PIECE):
+            piece = chain.headers(start, min(start + _PIECE, chain.blocks))
+            found = self._warmest(piece, inquiry)
+            headers += piece[: len(found)]
+            sources += found
+            if len(found) < len(piece) or not inquiry.goes_on():
+                break
+        return headers, sources
+
+    def hung(self, tier: TierName | None) -> bool:
+        """A tier did not answer in time: it rests. False: it did so already, or is none that can hang."""
+        if tier is None or tier == "host" or tier not in self._tiers:
+            return False
+        with self._lock:
+            now = self._clock()
+            rested = self._resting.get(tier, now) > now
+            self._resting[tier] = now + self._rest
+        return not rested
+
+    def _warmest(self, headers: Sequence[BlockHeader], inquiry: Inquiry) -> list[TierName]:
+        """The warmest tier of each leading block that some tier holds."""
+        found = np.full(len(headers), "", dtype=object)
+        for name, tier in self._tiers.items():
+            places = np.flatnonzero(found == "").tolist()
+            if not places or self._rests(name):
+                continue
+            inquiry.tier = name
+            there = tier.contains([headers[place].key for place in places])
+            inquiry.tier = None
+            found[np.array(places)[there]] = name
+        missing = np.flatnonzero(found == "")
+        return list(found[: missing[0]] if len(missing) else found)
+
+    def _rests(self, name: TierName) -> bool:
+        with self._lock:
+            now = self._clock()
+            return self._resting.get(name, now) > now

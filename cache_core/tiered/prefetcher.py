@@ -1,0 +1,145 @@
+"""What of a prompt is worth bringing up, and the fetch that does it."""
+
+from dataclasses import dataclass
+
+from cache_core.block_header import BlockHeader
+from cache_core.errors import OutOfBlocksError
+from cache_core.in_flight import InFlight
+from cache_core.lease import Lease
+from cache_core.metrics import CacheObserver, TierName
+from cache_core.prefix_cache import PrefixCache
+from cache_core.tiered.asking import Answer
+from cache_core.tiered.chain import ScopeChains
+from cache_core.tiered.estimates import Estimates
+from cache_core.tiered.fetch import Fetch
+from cache_core.tiered.fetches import Fetches
+from cache_core.tiered.lookup import Inquiry, Lookup
+from cache_core.tiered.purges import Purges
+from cache_core.tiered.ways import Ways
+from cache_core.tokens import Tokens
+from cache_core.transfer import Priority
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long who needs a prefix waits for it, and what is left to others."""
+
+    deadline: float  # seconds at most
+    beyond: float  # seconds beyond what recomputing takes, where that is less
+    reserve: int  # device blocks
+
+
+class Prefetcher:
+    """From any thread. Begun fetches are among `fetches` until they end."""
+
+    def __init__(
+        self,
+        cache: PrefixCache,
+        chains: ScopeChains,
+        ways: Ways,
+        purges: Purges,
+        estimates: Estimates,
+        lookup: Lookup,
+        fetches: Fetches,
+        patience: Patience,
+        observer: CacheObserver,
+    ) -> None:
+        self._cache = cache
+        self._chains = chains
+        self._ways = ways
+        self._purges = purges
+        self._estimates = estimates
+        self._lookup = lookup
+        self._fetches = fetches
+        self._patience = patience
+        self._observer = observer
+
+    def wait(self, start: int, blocks: int) -> float:
+        """Seconds that a request waits at most for blocks from token `start` on."""
+        recompute = float(self._estimates.recompute(start, blocks).sum())
+        return min(self._patience.deadline, recompute + self._patience.beyond)
+
+    def missing(self, tokens: Tokens, scope: str) -> tuple[int, int]:
+        """Leading tokens that are ready, and up to where more could be brought up."""
+        limit = self._cache.reusable(len(tokens))
+        return min(self._cache.match(tokens[:limit], scope), limit), limit
+
+    def begin(self, tokens: Tokens, scope: str, priority: Priority, inquiry: Inquiry) -> Answer:
+        """Find out what tiers below the device hold of a prompt, and begin to bring up what is worth it.
+
+        Whoever asked counts as a user of the fetch already.
+        """
+        matched, limit = self.missing(tokens, scope)
+        number = self._purges.number(self._chains.digest(scope))
+        if matched >= limit or number is None:
+            return Answer(matched)
+        coming = self._cache.computing(tokens, scope)
+        if coming is not None and coming.shared >= limit:
+            return self._of_another(coming)
+        headers, sources = self._find(tokens[:limit], scope, matched, inquiry)
+        size = self._cache.block_size
+        if coming is not None and coming.shared >= matched + len(sources) * size:
+            return self._of_another(coming)  # waiting for it brings as much
+        count = self._worth(sources, matched) if sources and inquiry.goes_on() else 0
+        if not count:
+            return Answer(matched)
+        fetch = self._prepare(tokens[: matched + count * size + 1], scope, headers, sources[:count])
+        if fetch is None:
+            return Answer(matched)
+        self._fetches.add(fetch)
+        fetch.share()
+        if self._purges.number(headers[0].identity) == number:
+            fetch.start(self._ways, priority)
+        else:
+            fetch.give_up()
+        return Answer(fetch.end, fetch, fetch.end)
+
+    def _of_another(self, coming: InFlight) -> Answer:
+        """Another request brings or computes as much."""
+        fetch = self._fetches.with_lease(coming.owner)
+        if fetch is None or not fetch.share():
+            return Answer(coming.shared)
+        return Answer(coming.shared, fetch, coming.shared, own=False)
+
+    def _find(
+        self, tokens: Tokens, scope: str, matched: int, inquiry: Inquiry
+    ) -> tuple[list[BlockHeader], list[TierName]]:
+        chain = self._chains.prompt(scope, tokens, inquiry.goes_on)
+        found = self._lookup.find(chain, matched // self._cache.block_size, inquiry)
+        self._chains.remember(chain)
+        return found
+
+    def _worth(self, sources: list[TierName], matched: int) -> int:
+        """Leading blocks that are there sooner loaded than recomputed."""
+        decision = self._estimates.plan(sources, matched)
+        self._observer.decided(decision.decided(sources))
+        return decision.front
+
+    def _prepare(
+        self, tokens: Tokens, scope: str, headers: list[BlockHeader], sources: list[TierName]
+    ) -> Fetch | None:
+        """Lease the device blocks for as much of that as there is room for; None: for nothing.
+
+        `sources` are those of the last blocks of `tokens`, the last token aside; `headers` begin with the same one.
+        """
+        size = self._cache.block_size
+        lease = self._cache.acquire(tokens, scope, counted=False)
+        ready = lease.matched // size
+        skip = ready - (len(tokens) // size - len(sources))  # blocks that came since they were looked up
+        room = self._cache.available() - self._patience.reserve
+        count = min(len(sources) - skip, room)
+        # Below 0: blocks went meanwhile. Then what is to be loaded has no parent.
+        if skip < 0 or count < 1 or not _extended(lease, tokens[lease.matched : (ready + count) * size]):
+            lease.release()
+            return None
+        deadline = self._ways.engine.clock.now() + self.wait(lease.matched, count)
+        last = skip + count
+        return Fetch(lease, ready, headers[skip:last], sources[skip:last], deadline, self._fetches.ended)
+
+
+def _extended(lease: Lease, tokens: Tokens) -> bool:
+    try:
+        lease.extend(tokens)
+    except OutOfBlocksError:
+        return False
+    return True

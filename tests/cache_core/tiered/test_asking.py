@@ -1,0 +1,186 @@
+"""Tiers are asked on a thread of their own: who waits is told, and nothing comes up for who does not any more."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event
+
+import numpy as np
+import pytest
+
+from cache_core.tiered import Ask, TieringOptions
+from cache_core.tiers.base import Mask
+from tests.cache_core.tiered.faulty_files import FaultyFiles
+from tests.cache_core.tiered.world import BLOCK, World, until, world
+
+PROMPT = list(range(100, 100 + 5 * BLOCK + 1))
+IDS = np.array(PROMPT, dtype=np.int32)
+QUICK = TieringOptions(reserve_blocks=0, fetch_deadline=0.05, rest=3600.0)
+SLOW = TieringOptions(reserve_blocks=0, fetch_deadline=3600.0)
+
+
+def filled(folder: Path) -> None:
+    """A disk that holds the prompt."""
+    with world(folder) as it:
+        it.run(PROMPT)
+        it.run(PROMPT)
+        it.settle()
+
+
+def asked(it: World, ids: np.ndarray = IDS) -> Ask:  # type: ignore[type-arg]
+    ask = it.tiers.ask(ids)
+    assert ask is not None
+    return ask
+
+
+def nothing_held(it: World) -> bool:
+    stats = it.cache.stats()
+    return not (stats.leases or stats.leased or stats.filling)
+
+
+@contextmanager
+def hanging_lookups(it: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[Event]:
+    """While inside, the disk does not say what it has; the event is set once it was asked."""
+    disk, release, reached = it.tiers.colder["disk"], Event(), Event()
+    contains = disk.contains
+
+    def hangs(keys: Sequence[bytes]) -> Mask:
+        reached.set()
+        release.wait(20)
+        return contains(keys)
+
+    monkeypatch.setattr(disk, "contains", hangs)
+    try:
+        yield reached
+    finally:
+        release.set()
+
+
+def test_what_is_asked_for_comes_up(tmp_path: Path) -> None:
+    filled(tmp_path)
+    woken = Event()
+    with world(tmp_path, on_ready=woken.set) as it:
+        ask = asked(it)
+        until(lambda: not ask.waits)
+        assert woken.is_set()
+        assert ask.answer is not None
+        assert ask.answer.expected == 5 * BLOCK
+        assert it.run(PROMPT) == 5 * BLOCK
+
+
+def test_nothing_is_asked_where_nothing_can_come() -> None:
+    with world() as it:
+        it.run(PROMPT)
+        assert it.tiers.ask(IDS) is None
+        assert it.tiers.ask(IDS[:BLOCK]) is None
+    with world(host_blocks=0) as it:
+        assert it.tiers.ask(IDS) is None
+
+
+def test_who_cancels_before_the_answer_sets_nothing_in_motion(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled(tmp_path)
+    with world(tmp_path, options=SLOW) as it:
+        with hanging_lookups(it, monkeypatch) as reached:
+            ask = asked(it)
+            assert reached.wait(20)
+            ask.cancel()
+            assert not ask.waits
+        it.settle()
+        assert ask.answer is None
+        assert nothing_held(it)
+        assert it.cache.match(IDS) == 0
+
+
+def test_a_fetch_for_nobody_is_given_up(tmp_path: Path) -> None:
+    filled(tmp_path)
+    files = FaultyFiles()
+    with world(tmp_path, files=files, options=SLOW) as it:
+        files.hang_reads = True
+        ask = asked(it)
+        assert files.hanging.wait(20)
+        ask.cancel()
+        ask.cancel()  # once is enough
+        until(lambda: nothing_held(it))
+        files.release.set()
+        it.settle()
+        assert it.cache.match(IDS) == 0
+
+
+def test_a_fetch_that_another_request_shares_goes_on(tmp_path: Path) -> None:
+    filled(tmp_path)
+    files = FaultyFiles()
+    with world(tmp_path, files=files, options=SLOW) as it:
+        files.hang_reads = True
+        first = asked(it)
+        assert files.hanging.wait(20)
+        second = asked(it, np.array([*PROMPT[: 3 * BLOCK], 7, 8, 9, 10, 11], dtype=np.int32))
+        until(lambda: second.answer is not None)
+        assert second.answer is not None
+        assert second.answer.shared == 3 * BLOCK
+        first.cancel()
+        assert second.waits
+        files.hang_reads = False
+        files.release.set()
+        until(lambda: not second.waits)
+        it.settle()
+        assert it.cache.match(IDS) == 5 * BLOCK
+        assert second.answer.fetch is not None
+        assert second.answer.fetch.brought(second.answer.shared) == {"disk": 3 * BLOCK}
+
+
+def test_a_tier_that_does_not_even_say_what_it_has_holds_up_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled(tmp_path)
+    with world(tmp_path, options=QUICK) as it:
+        with hanging_lookups(it, monkeypatch) as reached:
+            ask = asked(it)
+            assert reached.wait(20)
+            until(lambda: not ask.waits)
+            assert ask.late
+            assert it.tiers.ask(IDS) is None  # nobody waits for it again
+            ask.cancel()
+        it.settle()
+        again = asked(it)
+        it.settle()
+        assert again.answer is not None
+        assert again.answer.fetch is None  # it rests
+        assert nothing_held(it)
+
+
+def test_of_too_many_prompts_the_last_are_not_looked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled(tmp_path)
+    with world(tmp_path, options=SLOW) as it:
+        asks: list[Ask] = []
+        with hanging_lookups(it, monkeypatch) as reached:
+            asks.append(asked(it))
+            assert reached.wait(20)
+            while (ask := it.tiers.ask(IDS)) is not None:
+                asks.append(ask)
+                assert len(asks) < 10_000
+            for one in asks:
+                one.cancel()
+        it.settle()
+        assert nothing_held(it)
+
+
+def test_a_lookup_that_breaks_is_an_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    filled(tmp_path)
+    with world(tmp_path, options=SLOW) as it:
+
+        def breaks(_: Sequence[bytes]) -> Mask:
+            raise OSError("broken")
+
+        with monkeypatch.context() as broken:
+            broken.setattr(it.tiers.colder["disk"], "contains", breaks)
+            ask = asked(it)
+            until(lambda: not ask.waits)
+            assert ask.answer is not None
+            assert ask.answer.expected == 0
+        ask = asked(it)
+        until(lambda: not ask.waits)
+        assert it.cache.match(IDS) == 5 * BLOCK
