@@ -5,7 +5,18 @@ sent.
 """
 
 from canon.canonicalize import canonicalize
+from canon.lint import LintReport, lint
 from canon.policy import RULES, RULES_VERSION, Policy
 from canon.results import CanonResult, Edit, Finding
 
-__all__ = ["RULES", "RULES_VERSION", "CanonResult", "Edit", "Finding", "Policy", "canonicalize"]
+__all__ = [
+    "RULES",
+    "RULES_VERSION",
+    "CanonResult",
+    "Edit",
+    "Finding",
+    "LintReport",
+    "Policy",
+    "canonicalize",
+    "lint",
+]

@@ -1,0 +1,271 @@
+"""What a difference between two prompts is, by name, and what would end it."""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from unicodedata import normalize
+
+from canon.lint.alignment import Divergence
+from canon.lint.segments import Segment
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """A kind of difference. `rule` names canon's rule for it, or the kind itself where canon only reports."""
+
+    rule: str
+    name: str
+    fix: str
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """A difference with what is around it."""
+
+    divergence: Divergence
+    old: Sequence[Segment]
+    new: Sequence[Segment]
+
+
+_Test = Callable[[Evidence], bool]
+
+_AGE = re.compile(
+    r"(?i)\b\d{1,5} ?(?:s|m|h|d|w|sec|secs|min|mins|hr|hrs|(?:second|minute|hour|day|week|month|year)s?) ago\b"
+    r"|\b(?:just now|yesterday|today|an? (?:second|minute|hour|day|week|month|year) ago)\b"
+    r"|\bvor (?:\d{1,5}|einem|einer) \w{1,12}|\bil y a \d{1,5}|\bhace \d{1,5}"
+    r"|\d{1,5} ?(?:秒|分|分钟|小时|時間|天|日|週間|周|个月|か月|ヶ月|年)(?:前|以前|之前)"
+    r"|\d{1,5} ?(?:초|분|시간|일|주|개월|년) ?전"
+)
+_THINKING = re.compile(r"<think(?:ing)?>")
+_CLEARED = re.compile(r"(?i)\b(?:cleared|pruned|truncated|omitted|elided|removed|compacted|summari[sz]ed)\b")
+
+
+def cause_of(evidence: Evidence) -> Cause:
+    """The first kind that fits, the most telling ones first."""
+    return next(cause for test, cause in _KINDS if test(evidence))
+
+
+def _change(*changes: str) -> _Test:
+    return lambda evidence: evidence.divergence.change in changes
+
+
+def _kind(*kinds: str) -> _Test:
+    return lambda evidence: evidence.divergence.segment.kind in kinds
+
+
+def _role(*roles: str) -> _Test:
+    return lambda evidence: evidence.divergence.segment.role in roles
+
+
+def _all(*tests: _Test) -> _Test:
+    return lambda evidence: all(test(evidence) for test in tests)
+
+
+def _both(pattern: re.Pattern[str]) -> _Test:
+    return lambda evidence: bool(
+        pattern.search(evidence.divergence.before) and pattern.search(evidence.divergence.after)
+    )
+
+
+def _around_both(pattern: re.Pattern[str]) -> _Test:
+    """In the lines that differ, since an age is more words than the number that changes."""
+
+    def test(evidence: Evidence) -> bool:
+        return bool(pattern.search(_line(evidence, old=True)) and pattern.search(_line(evidence, old=False)))
+
+    return test
+
+
+def _line(evidence: Evidence, old: bool) -> str:
+    one = evidence.divergence
+    segment = one.old if old else one.segment
+    shown = one.before if old else one.after
+    at = segment.text.find(shown, max(0, one.offset - 64)) if segment is not None and shown else -1
+    if segment is None or at < 0:
+        return shown
+    begin = segment.text.rfind("\n", max(0, at - 500), at) + 1 or max(0, at - 500)
+    end = segment.text.find("\n", at + len(shown))
+    return segment.text[begin : end if 0 <= end < at + len(shown) + 500 else at + len(shown) + 500]
+
+
+def _takes_out_thinking(evidence: Evidence) -> bool:
+    one = evidence.divergence
+    return one.segment.kind == "reasoning" or bool(
+        one.change in ("removed", "inserted") and _THINKING.search(one.before + one.after)
+    )
+
+
+def _same_json(evidence: Evidence) -> bool:
+    one = evidence.divergence
+    if one.old is None:
+        return False
+    return _skeleton(one.old.text) == _skeleton(one.segment.text)
+
+
+def _skeleton(text: str) -> list[str]:
+    """Letters and digits in sorted runs: equal for two spellings of one JSON value."""
+    return sorted(re.findall(r"[\w.+-]+", text[:200_000]))
+
+
+def _permuted_words(evidence: Evidence) -> bool:
+    one = evidence.divergence
+    words = [sorted(re.findall(r"\w+", text)) for text in (one.before, one.after)]
+    return len(words[0]) > 1 and words[0] == words[1] and one.before != one.after
+
+
+def _blank_only(evidence: Evidence) -> bool:
+    one = evidence.divergence
+    return _no_blanks(one.before) == _no_blanks(one.after)
+
+
+def _no_blanks(text: str) -> str:
+    return "".join(text.replace("\ufeff", "").split())
+
+
+def _json_text(evidence: Evidence) -> bool:
+    return evidence.divergence.segment.text.lstrip()[:1] in ("{", "[")
+
+
+def _unicode_only(evidence: Evidence) -> bool:
+    one = evidence.divergence
+    return one.before != one.after and normalize("NFC", one.before) == normalize("NFC", one.after)
+
+
+def _image_before_text(evidence: Evidence) -> bool:
+    return evidence.divergence.segment.kind == "media"
+
+
+def _history_is_shorter(evidence: Evidence) -> bool:
+    one = evidence.divergence
+    return one.change == "removed" and one.segment.turn >= 0 and one.old is not None and one.old.turn >= 0
+
+
+def _late_system(evidence: Evidence) -> bool:
+    one = evidence.divergence
+    return one.segment.role in ("system", "developer") and one.segment.turn > 0
+
+
+_IN_PROMPT_HEAD = _role("system", "developer")
+
+_KINDS: tuple[tuple[_Test, Cause], ...] = (
+    (
+        _all(_kind("tool"), _change("reordered")),
+        Cause("tool_order", "tools in another order", "policy full sorts tools by name"),
+    ),
+    (
+        _all(_kind("tool"), _change("inserted", "removed")),
+        Cause(
+            "tool_set",
+            "another set of tools",
+            "send the same tools in every request of a conversation and forbid some by tool_choice, or add new ones at "
+            "the end (policy full with a memory does)",
+        ),
+    ),
+    (
+        _image_before_text,
+        Cause("media_order", "an image before fixed text", "put the fixed text first and media behind it"),
+    ),
+    (
+        _takes_out_thinking,
+        Cause(
+            "reasoning",
+            "thinking was taken out of an earlier turn",
+            "send past turns as the model produced them, or switch the template to keep thinking",
+        ),
+    ),
+    (
+        _all(_kind("call_id")),
+        Cause("call_ids", "another id for the same tool call", "keep ids; policy full replays them"),
+    ),
+    (
+        _all(_kind("call"), _same_json),
+        Cause(
+            "call_arguments",
+            "tool-call arguments were serialized anew",
+            "send arguments back as the string that came; policy full with a memory replays them",
+        ),
+    ),
+    (
+        _change("moved"),
+        Cause(
+            "floating_block",
+            "a block that moves from turn to turn",
+            "leave it in the turn where it was first sent and add only what is new",
+        ),
+    ),
+    (
+        _blank_only,
+        Cause(
+            "whitespace", "blanks, line ends or a byte order mark", "policy safe unifies them in system text"
+        ),
+    ),
+    (
+        _all(_kind("tool"), _same_json),
+        Cause(
+            "schema_keywords",
+            "schema keys in another order",
+            "policy safe orders keywords; keep property order fixed",
+        ),
+    ),
+    (
+        _all(_kind("text"), _json_text, _same_json),
+        Cause(
+            "json_parts",
+            "the same JSON written in another way",
+            "policy full writes it in one way; sort its keys",
+        ),
+    ),
+    (
+        _unicode_only,
+        Cause("unicode", "the same letters in another Unicode form", "policy safe composes them"),
+    ),
+    (
+        _around_both(_AGE),
+        Cause("relative_time", "relative time in content", "give the point in time instead of the age"),
+    ),
+    (
+        _change("reordered"),
+        Cause("list_order", "a list in another order", "sort it where it is made"),
+    ),
+    (
+        _all(_kind("text", "tool"), _permuted_words),
+        Cause("list_order", "the same words in another order", "sort them where they are made"),
+    ),
+    (
+        _all(_late_system),
+        Cause(
+            "late_system",
+            "a system message in mid-conversation changes",
+            "append a new one, leave the earlier ones",
+        ),
+    ),
+    (
+        _all(_role("tool"), _both(_CLEARED)),
+        Cause("history_rewritten", "an earlier tool result changed", "leave earlier turns as they were sent"),
+    ),
+    (
+        _history_is_shorter,
+        Cause(
+            "sliding_truncation",
+            "the oldest turns were cut off",
+            "cut rarely and much (down to half) instead of a little each time, or summarize once",
+        ),
+    ),
+    (
+        _all(_role("user", "assistant", "tool", "function")),
+        Cause("history_rewritten", "an earlier turn was rewritten", "leave earlier turns as they were sent"),
+    ),
+    (
+        _all(_kind("tool")),
+        Cause(
+            "tool_text",
+            "a tool's description or schema changes",
+            "keep it fixed; put what changes into the last turn",
+        ),
+    ),
+    (
+        _all(_IN_PROMPT_HEAD, _change("inserted", "removed")),
+        Cause("appears_once", "a block that only some requests have", "put it into the last user turn"),
+    ),
+    (lambda _: True, Cause("changing_text", "text that differs", "put what changes into the last user turn")),
+)

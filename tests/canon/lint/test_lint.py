@@ -1,0 +1,69 @@
+"""Causes are found, named and priced, each of several, and a log that only grows has none."""
+
+import pytest
+
+import canon
+
+RULES = "\n".join(
+    f"Rule {number}: be brief, and name the help page that you used for it." for number in range(12)
+)
+ANSWER = (
+    "Your parcel left the warehouse and is with the carrier, who shows the next stop on the tracking page."
+)
+
+
+def chat(system: str, *turns: str, **more: object) -> dict:
+    roles = ("user", "assistant")
+    messages = [{"role": roles[index % 2], "content": text} for index, text in enumerate(turns)]
+    return {"model": "m", "messages": [{"role": "system", "content": system}, *messages], **more}
+
+
+def test_a_conversation_that_only_grows_has_nothing_to_report():
+    turns = ["Where is it?", ANSWER, "And if it never arrives?", ANSWER + " Wait.", "Thanks"]
+    report = canon.lint([chat(RULES, *turns[:count]) for count in (1, 3, 5)])
+    assert report.findings == ()
+    assert report.reuse_before > 0.5
+
+
+def test_conversations_on_one_system_prompt_have_nothing_to_report():
+    report = canon.lint([chat(RULES, question) for question in ("Where is it?", "How do I pay?", "Hello")])
+    assert report.findings == ()
+
+
+def test_every_cause_is_told_and_not_only_the_first():
+    first = chat(f"Now: 10:31\n{RULES}\nLists:\n- tea\n- milk\nEnd of lists.", "Where?", ANSWER, "And then?")
+    second = chat(f"Now: 10:32\n{RULES}\nLists:\n- milk\n- tea\nEnd of lists.", "Where?", ANSWER, "And then?")
+    report = canon.lint([first, second])
+    assert {finding.offset for finding in report.findings} == {5, len(f"Now: 10:31\n{RULES}\nLists:\n")}
+    assert report.findings[0].tokens_lost > report.findings[1].tokens_lost > 0
+    assert all(finding.path == "messages[0].content" for finding in report.findings)
+
+
+def test_a_finding_counts_requests_and_adds_up_what_they_lost():
+    bodies = [chat(f"Now: 10:3{minute}\n{RULES}", "Where?") for minute in range(4)]
+    (finding,) = canon.lint(bodies).findings
+    assert finding.requests == 3
+    assert finding.tokens_lost == pytest.approx(3 * len(RULES) / 4, rel=0.1)
+
+
+def test_a_salt_for_each_request_costs_the_whole_prompt():
+    report = canon.lint([chat(RULES, "Where?", cache_salt=str(number)) for number in range(2)])
+    (finding,) = report.findings
+    assert (finding.rule, finding.path) == ("cache_salt", "cache_salt")
+    assert finding.tokens_lost >= len(RULES) // 4
+
+
+def test_a_block_attached_to_each_last_turn_is_a_floating_block():
+    block = f"\n<docs>{ANSWER}</docs>"
+    first = chat(RULES, "First?" + block)
+    second = chat(RULES, "First?", ANSWER, "Second?" + block)
+    (finding,) = canon.lint([first, second]).findings
+    assert finding.rule == "floating_block"
+    assert finding.path == "messages[1].content"
+
+
+@pytest.mark.parametrize(
+    "body", [None, 3, [], {}, {"messages": 1}, {"messages": [None, {"content": [1, {}]}]}]
+)
+def test_what_is_no_request_is_taken_without_a_word(body: object):
+    assert canon.lint([body, body]).requests == 2
