@@ -3,14 +3,20 @@
 import tempfile
 from pathlib import Path
 
-from bench import cache_hits, cache_index, disk, match, transfer
+from bench import cache_hits, cache_index, disk, match, radix_trees, transfer
 from bench.cache_hits import Progress
+from bench.peers.sglang_trees_peer import HOW_TO_INSTALL
 from bench.report import Figure, publish, timed_progress
 
 
 def run(folder: Path, rounds: int, progress: Progress) -> list[Figure]:
     """Every row; takes minutes."""
-    return [*_hits(folder, rounds, progress), *_moves(folder, progress), *_index(progress)]
+    return [
+        *_hits(folder, rounds, progress),
+        *_moves(folder, progress),
+        *_trees(rounds, progress),
+        *_index(progress),
+    ]
 
 
 def _hits(folder: Path, rounds: int, progress: Progress) -> list[Figure]:
@@ -44,6 +50,27 @@ def _moves(folder: Path, progress: Progress) -> list[Figure]:
 def _share(name: str, peer: str, theirs: float, ours: float, target: float) -> Figure:
     """Bytes a second, over the peer's."""
     return Figure(name, peer, theirs / 1e9, ours / 1e9, "GB/s", ours / theirs, target, "at least")
+
+
+def _trees(rounds: int, progress: Progress) -> list[Figure]:
+    return [row for one in radix_trees.run(rounds, progress) for row in tree_rows(one)]
+
+
+def tree_rows(compared: radix_trees.TreeComparison) -> list[Figure]:
+    """Match and insert with blocks of one size; the peer is the better of SGLang's trees, figure by figure."""
+    ours, peer, blocks = compared.ours, compared.peer, f"blocks of {compared.page}"
+    names = f"match and insert, {blocks}", f"match p50, {blocks}"
+    their, speed, latency = "SGLang's better tree", ours.pairs_per_cpu_second, ours.match_p50
+    if peer is None:
+        return [
+            Figure(names[0], their, None, speed, "pairs/CPU s", None, 1.5, "at least", HOW_TO_INSTALL),
+            Figure(names[1], their, None, latency * 1e6, "us", None, 1, "at most", HOW_TO_INSTALL),
+        ]
+    return [
+        Figure(names[0], their, peer.pairs_per_cpu_second, speed, "pairs/CPU s", speed / peer.pairs_per_cpu_second,
+               1.5, "at least"),
+        Figure(names[1], their, peer.match_p50 * 1e6, latency * 1e6, "us", latency / peer.match_p50, 1, "at most"),
+    ]  # fmt: skip
 
 
 def _index(progress: Progress) -> list[Figure]:

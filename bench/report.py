@@ -23,6 +23,7 @@ class Figure:
     ratio: float | None
     target: float
     sense: Literal["at least", "at most"]
+    missing: str = ""  # how to install the peer, where it is not
 
     @property
     def reached(self) -> bool | None:
@@ -72,7 +73,7 @@ def publish(figures: Sequence[Figure], facts: dict[str, Any], *, json: bool) -> 
 
 
 def _cells(figure: Figure) -> tuple[str, ...]:
-    reached = {True: "[green]yes[/]", False: "[red]no[/]", None: "not measured"}[figure.reached]
+    reached = {True: "[green]yes[/]", False: "[red]no[/]", None: _unmeasured(figure)}[figure.reached]
     return (
         figure.name,
         figure.peer,
@@ -82,6 +83,10 @@ def _cells(figure: Figure) -> tuple[str, ...]:
         f"{figure.sense} {figure.target:g}",
         reached,
     )
+
+
+def _unmeasured(figure: Figure) -> str:
+    return f"not measured: {figure.missing}" if figure.missing else "not measured"
 
 
 def _number(value: float) -> str:
