@@ -29,6 +29,7 @@ class Lease:
         "_block_buffer",
         "_cache",
         "_token_buffer",
+        "accesses",
         "announced",
         "indexed",
         "length",
@@ -52,6 +53,7 @@ class Lease:
         self.node = node  # the deepest node this lease pins; ends at its `indexed` blocks
         self.live = True
         self.used = False  # it committed something: more than an attempt that found no room
+        self.accesses = 0  # releases that the eviction policy had been told of when it was acquired
         self.matched = matched  # tokens found ready when it was acquired
         self.length = matched  # tokens the page table covers
         self.ready = matched  # tokens whose KV is computed

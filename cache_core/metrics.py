@@ -70,7 +70,7 @@ class CacheObserver:
         """Blocks left a tier to make room, `age` seconds after their last use."""
 
     def ghost_hit(self, tier: TierName, tokens: int) -> None:
-        """Tokens were asked for that a bigger tier would still have had."""
+        """Tokens were asked for that this tier, had it been bigger, would still have had."""
 
     def decided(self, event: Decided) -> None:
         """How much of a hit is loaded, how much recomputed."""
@@ -79,7 +79,7 @@ class CacheObserver:
         """A decision cost that much more than the best alternative was expected to; 0 when it did not."""
 
     def fragmentation(self, tier: TierName, share: float) -> None:
-        """BlockPool.fragmentation of a tier, as last seen."""
+        """BlockPool.fragmentation of a tier, as last seen; of the disk the share of dead bytes in its segments."""
 
 
 class NullObserver(CacheObserver):

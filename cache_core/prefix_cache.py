@@ -14,13 +14,16 @@ from cache_core.eviction import (
     RetentionLimits,
     policy_named,
 )
+from cache_core.eviction.policy import Lookup
 from cache_core.eviction.retention import Retention
 from cache_core.in_flight import InFlight, InFlightTable
 from cache_core.integrity import check
 from cache_core.lease import Lease
+from cache_core.metrics import CacheObserver, NullObserver
 from cache_core.node import Node
 from cache_core.prefix_index import PrefixIndex
 from cache_core.stats import CacheStats, Counters
+from cache_core.tick_times import TickTimes
 from cache_core.tokens import Tokens, as_tokens
 
 log = logging.getLogger(__name__)
@@ -41,6 +44,7 @@ class PrefixCache:
     Token arguments are int32 arrays [n]. `copy_blocks` copies the bytes when a fork needs a partial block of
     its own; None where there are no bytes. It is called under the cache's lock and must not call the cache.
     `policy` ranks what goes first, within `limits` for what hints of requests may keep; `clock` gives seconds.
+    `observer` is told under the cache's lock what is evicted, and what a bigger device would still have had.
     """
 
     def __init__(
@@ -50,6 +54,7 @@ class PrefixCache:
         copy_blocks: CopyBlocks | None = None,
         limits: RetentionLimits | None = None,
         clock: Callable[[], float] = time.monotonic,
+        observer: CacheObserver | None = None,
     ) -> None:
         self.block_size = pool.block_size
         self._pool = pool
@@ -63,6 +68,9 @@ class PrefixCache:
         self._leases: dict[Lease, None] = {}
         self._lock = Lock()
         self._now = 0  # logical clock: one tick a release
+        self._ticks = TickTimes(clock)
+        self._accesses = 0  # paths the policy was told of
+        self._observer = observer or NullObserver()
         self._version = 0
         self._counters = Counters()
 
@@ -108,6 +116,7 @@ class PrefixCache:
         node, matched = self._index.descend(root, tokens[:limit])
         self._index.pin(node)
         lease = Lease(self, root, node, tokens, self._index.path_blocks(node), matched)
+        lease.accesses = self._accesses
         self._leases[lease] = None
         return lease
 
@@ -169,7 +178,9 @@ class PrefixCache:
     def stats(self) -> CacheStats:
         """Where the blocks are now, and what happened since the start."""
         with self._lock:
-            return self._counters.snapshot(self._pool, self._index, self._policy, len(self._leases))
+            stats = self._counters.snapshot(self._pool, self._index, self._policy, len(self._leases))
+        self._observer.fragmentation("device", stats.fragmentation)
+        return stats
 
     def check_integrity(self) -> None:
         """Prove that every block is in exactly one place and every count is right. Slow; for tests.
@@ -245,6 +256,7 @@ class PrefixCache:
                 self._copy(partial, copy)
                 child.put_blocks(copy)
             self._index.pin(lease.node)
+            child.accesses = self._accesses
             self._leases[child] = None
             return child
 
@@ -270,6 +282,7 @@ class PrefixCache:
             self._withdraw(lease)
             self._pool.release(lease.own_blocks())
             self._now += 1
+            self._ticks.note(self._now)
             self._index.unpin(lease.node, self._now)
             if lease.root.detached:
                 self._forget([lease.node])
@@ -282,9 +295,18 @@ class PrefixCache:
     def _remember(self, lease: Lease, hints: RetentionHints | None) -> None:
         """Tell the policy what the path of a lease was used for."""
         if lease.used and lease.indexed:
-            self._policy.accessed(lease.node, lease.indexed_tokens(), lease.scope)
+            lookup = Lookup(lease.matched // self.block_size, lease.accesses)
+            ghosts = self._policy.accessed(lease.node, lease.indexed_tokens(), lease.scope, lookup)
+            self._accesses += 1
+            self._tell_ghosts(lease, ghosts * self.block_size)
         if hints is not None and lease.indexed:
             self._policy.retain(lease.node, lease.scope, lease.indexed, hints)
+
+    def _tell_ghosts(self, lease: Lease, tokens: int) -> None:
+        """Of these, only those count that the prompt asked for."""
+        tokens = min(tokens, self.reusable(lease.wanted_length) - lease.matched)
+        if tokens > 0:
+            self._observer.ghost_hit("device", tokens)
 
     def _settle(self, node: Node) -> None:
         """A path is less pinned than before: its end may be evicted, its chains may be joined."""
@@ -313,6 +335,7 @@ class PrefixCache:
             if spill is not None:
                 self._show(spill, node)
             self._policy.evicted(node, taken)
+            self._observer.evicted("device", self._policy.name, taken, self._ticks.age(node.last_access))
             freed += self._pool.release(self._index.trim(node, taken))
             if node.evictable:
                 self._policy.offer(node)

@@ -204,7 +204,11 @@ class EngineAdapter(ABC):
 
     @abstractmethod
     async def counters(self) -> Mapping[str, float]:
-        """The engine's own counters since its start."""
+        """The engine's own counters since its start, and what queue, batch and cache hold now.
+
+        Flat names in lower case; a part that names a tier, a link or a reason stands at the end of a name. Names
+        of the embedded engine's cache begin with `cache_`, see `cache_core.flat_record`.
+        """
 
     @abstractmethod
     async def health(self) -> Health:

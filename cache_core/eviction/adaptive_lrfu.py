@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from math import log2
 
 from cache_core.eviction.history import History, Record
+from cache_core.eviction.policy import Lookup
 from cache_core.eviction.recorded import RecordedPolicy, current
 from cache_core.eviction.shadow import ShadowCache
 from cache_core.eviction.short_hash import ShortHash
@@ -31,6 +32,8 @@ class AdaptiveLRFU(RecordedPolicy):
     real cache ranks.
     """
 
+    name = "adaptive_lrfu"
+
     def __init__(self, half_lives: Sequence[float] = HALF_LIVES, vote_every: int = VOTE_EVERY) -> None:
         if not half_lives or min(half_lives) <= 0 or list(half_lives) != sorted(half_lives):
             raise ValueError("half-lives are positive and ascending")
@@ -55,8 +58,8 @@ class AdaptiveLRFU(RecordedPolicy):
         """The one in force, in capacities' worth of requested blocks."""
         return self.half_lives[self.chosen]
 
-    def accessed(self, node: Node, tokens: Tokens, scope: str) -> None:
-        path = self._history.path(scope, self._hash(tokens))
+    def accessed(self, node: Node, tokens: Tokens, scope: str, lookup: Lookup | None = None) -> int:
+        path = self._history.path(scope, self._hash(tokens), lookup)
         self._now += (path[-1].start + path[-1].num_blocks) / self._capacity if path else 0.0
         self._score_up(path)
         for i, shadow in enumerate(self._shadows):
@@ -66,6 +69,7 @@ class AdaptiveLRFU(RecordedPolicy):
             self._note(node, path)
         if self._history.accesses % self._vote_every == 0:
             self._vote()
+        return self._history.ghosts
 
     def purged(self, scope: str) -> None:
         for record in self._history.forget(scope):

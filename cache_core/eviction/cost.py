@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from cache_core.eviction.history import History
+from cache_core.eviction.policy import Lookup
 from cache_core.eviction.recorded import RecordedPolicy, current, end_of
 from cache_core.eviction.short_hash import ShortHash
 from cache_core.node import Node
@@ -34,6 +35,8 @@ class Cost(RecordedPolicy):
     deeper they are, but leaves still go first.
     """
 
+    name = "cost"
+
     def __init__(self, cost: BlockCost | None = None) -> None:
         super().__init__()
         self._cost = cost or BlockCost()
@@ -46,13 +49,14 @@ class Cost(RecordedPolicy):
         self._hash = ShortHash(block_size)
         self._history = History((1 + GHOSTS) * num_blocks, [0.0, 0.0])  # base at the last use; uses
 
-    def accessed(self, node: Node, tokens: Tokens, scope: str) -> None:
-        path = self._history.path(scope, self._hash(tokens))
+    def accessed(self, node: Node, tokens: Tokens, scope: str, lookup: Lookup | None = None) -> int:
+        path = self._history.path(scope, self._hash(tokens), lookup)
         for record in path:
             record.values[0] = self._base
             record.values[1] += 1
         self._history.settle(path)
         self._note(node, path)
+        return self._history.ghosts
 
     def evicted(self, node: Node, blocks: int) -> None:
         self._base = max(self._base, self._score(node))

@@ -7,6 +7,7 @@ from itertools import count
 
 import numpy as np
 
+from cache_core.eviction.policy import Lookup
 from cache_core.eviction.short_hash import KEY_BYTES
 from cache_core.tokens import common_prefix
 
@@ -91,17 +92,20 @@ class History:
         self._serials = count()
         self.blocks = 0
         self.accesses = 0
+        self.ghosts = 0  # blocks of the newest path
 
-    def path(self, scope: str, keys: bytes) -> list[Record]:
+    def path(self, scope: str, keys: bytes, lookup: Lookup | None = None) -> list[Record]:
         """The records of a path that is used now, from the first block on, ending where it ends.
 
-        Records that it leaves halfway are split, what was not known is added with the initial values.
+        Records that it leaves halfway are split, what was not known is added with the initial values. `ghosts`
+        says then which blocks of it were known, though not ready when they were looked up.
         """
         self.accesses += 1
         root = self._roots.get(scope)
         if root is None:
             root = self._roots[scope] = Record(None, b"", 0, self._initial, self._nothing)
         path = self._known(root, keys)
+        self.ghosts = 0 if lookup is None else _ghosts(path, lookup)
         end = path[-1].start + path[-1].num_blocks if path else 0
         if end * KEY_BYTES < len(keys):
             path.append(self._add(path[-1] if path else root, keys[end * KEY_BYTES :], end))
@@ -215,6 +219,15 @@ class History:
             parent.children, parent.below = None, self._nothing
             if parent.parent is not None:
                 self.consider(parent)
+
+
+def _ghosts(path: Sequence[Record], lookup: Lookup) -> int:
+    """Blocks behind the ready ones; what another request used since then was a ghost for that one."""
+    return sum(
+        max(record.start + record.num_blocks - max(record.start, lookup.ready), 0)
+        for record in path
+        if record.last <= lookup.accesses
+    )
 
 
 def _join(upper: Record, lower: Record) -> None:

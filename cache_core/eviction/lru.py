@@ -8,6 +8,8 @@ from cache_core.node import Node
 class LRU(EvictionPolicy):
     """The leaf that was used longest ago goes first."""
 
+    name = "lru"
+
     def __init__(self) -> None:
         self._queue = LeafQueue(_last_access)
 

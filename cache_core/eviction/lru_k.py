@@ -1,6 +1,7 @@
 """LRU-K: the prefix whose K-th last use is longest ago goes first, remembered beyond its eviction."""
 
 from cache_core.eviction.history import History
+from cache_core.eviction.policy import Lookup
 from cache_core.eviction.recorded import RecordedPolicy, current
 from cache_core.eviction.short_hash import ShortHash
 from cache_core.node import Node
@@ -17,6 +18,8 @@ class LRUK(RecordedPolicy):
     A parent is used whenever its child is, so its K-th last use is never older than its child's.
     """
 
+    name = "lru_k"
+
     def __init__(self, k: int = 2) -> None:
         if k < 1:
             raise ValueError(f"LRU-K looks at one use at least, not {k}")
@@ -28,14 +31,15 @@ class LRUK(RecordedPolicy):
         self._hash = ShortHash(block_size)
         self._history = History((1 + GHOSTS) * num_blocks, [_NEVER] * self._k)
 
-    def accessed(self, node: Node, tokens: Tokens, scope: str) -> None:
-        path = self._history.path(scope, self._hash(tokens))
+    def accessed(self, node: Node, tokens: Tokens, scope: str, lookup: Lookup | None = None) -> int:
+        path = self._history.path(scope, self._hash(tokens), lookup)
         now = float(self._history.accesses)
         for record in path:
             record.values.append(now)
             del record.values[0]
         self._history.settle(path)
         self._note(node, path)
+        return self._history.ghosts
 
     def purged(self, scope: str) -> None:
         self._history.forget(scope)

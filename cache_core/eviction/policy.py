@@ -1,26 +1,41 @@
 """What the cache asks of an eviction policy."""
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 
 from cache_core.node import Node
 from cache_core.tokens import Tokens
 
 
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """When a path was looked up, and what was ready of it."""
+
+    ready: int  # leading blocks
+    accesses: int  # calls of `EvictionPolicy.accessed` until then
+
+
 class EvictionPolicy(ABC):
     """Orders victims, leaf-first. Never frees a block, never changes a node but its `queued` and `record`.
 
-    Called under the cache's lock. Nodes go in and out of evictability all the time, so a policy may hold
-    entries of nodes that are leased, no leaf or gone by now; `victim` must pass over them.
+    `name` is what it is called in figures. Called under the cache's lock. Nodes go in and out of evictability all
+    the time, so a policy may hold entries of nodes that are leased, no leaf or gone by now; `victim` must pass over
+    them.
     """
+
+    name = "custom"
 
     def bind(self, num_blocks: int, block_size: int) -> None:  # noqa: B027 - most policies need no sizes
         """The pool this policy works for. Called once, before anything else."""
 
-    def accessed(self, node: Node, tokens: Tokens, scope: str) -> None:  # noqa: B027 - LRU needs no more
+    def accessed(self, node: Node, tokens: Tokens, scope: str, lookup: Lookup | None = None) -> int:
         """A request used the path that ends at `node`, and lets go of it.
 
-        `tokens` are those of the whole path, in whole blocks. Called before the path's end is offered.
+        `tokens` are those of the whole path, in whole blocks. Called before the path's end is offered. Says how many
+        blocks this policy remembered when the request looked them up, though they were not cached any more; 0
+        where it remembers only what is cached.
         """
+        return 0
 
     @abstractmethod
     def offer(self, node: Node) -> None:

@@ -7,7 +7,7 @@ from itertools import count
 from cache_core.eviction.hints import RetentionHints, RetentionLimits
 from cache_core.eviction.keeps import NEVER, Keeps, Retained
 from cache_core.eviction.leaf_queue import LeafQueue
-from cache_core.eviction.policy import EvictionPolicy
+from cache_core.eviction.policy import EvictionPolicy, Lookup
 from cache_core.node import Node
 from cache_core.tokens import Tokens
 
@@ -23,6 +23,7 @@ class Retention(EvictionPolicy):
 
     def __init__(self, policy: EvictionPolicy, limits: RetentionLimits, clock: Callable[[], float]) -> None:
         self._policy = policy
+        self.name = policy.name
         self._limits = limits
         self._clock = clock
         self._keeps = Keeps(limits, 0)
@@ -43,13 +44,14 @@ class Retention(EvictionPolicy):
         self._keeps = Keeps(self._limits, num_blocks)
         self._policy.bind(num_blocks, block_size)
 
-    def accessed(self, node: Node, tokens: Tokens, scope: str) -> None:
-        self._policy.accessed(node, tokens, scope)
+    def accessed(self, node: Node, tokens: Tokens, scope: str, lookup: Lookup | None = None) -> int:
+        ghosts = self._policy.accessed(node, tokens, scope, lookup)
         step: Node | None = node
         while step is not None:
             if step.retained is not None:
                 self._used_again(step.retained)
             step = step.parent
+        return ghosts
 
     def retain(self, node: Node, scope: str, blocks: int, hints: RetentionHints) -> None:
         """A request lets go of the path to `node`, which is `blocks` long, and asks for this.

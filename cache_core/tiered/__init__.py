@@ -2,7 +2,17 @@
 
 from cache_core.tiered.asking import Ask
 from cache_core.tiered.fetch import Fetch
+from cache_core.tiered.seen_below import SeenBelow
 from cache_core.tiered.sweeper import Sweeper, Watermarks
 from cache_core.tiered.tiered_cache import TieredCache, TieringOptions, WritePolicy
 
-__all__ = ["Ask", "Fetch", "Sweeper", "TieredCache", "TieringOptions", "Watermarks", "WritePolicy"]
+__all__ = [
+    "Ask",
+    "Fetch",
+    "SeenBelow",
+    "Sweeper",
+    "TieredCache",
+    "TieringOptions",
+    "Watermarks",
+    "WritePolicy",
+]

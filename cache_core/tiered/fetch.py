@@ -70,6 +70,16 @@ class Fetch:
         return self._phase is _Phase.OVER
 
     @property
+    def wanted(self) -> bool:
+        """Whether anybody needs what it brings."""
+        return self._users > 0
+
+    @property
+    def loaded_to(self) -> int:
+        """Leading blocks of the prompt that were ready before it, or were loaded by it."""
+        return self.first + self._loaded_blocks
+
+    @property
     def awaited(self) -> bool:
         """Whether who needs it should wait: not when it has ended, or is late."""
         return not self.done and self.lease.announced

@@ -1,17 +1,19 @@
 """What of a prompt is worth bringing up, and the fetch that does it."""
 
 from dataclasses import dataclass
+from functools import partial
 
 from cache_core.block_header import BlockHeader
 from cache_core.errors import OutOfBlocksError
 from cache_core.in_flight import InFlight
 from cache_core.lease import Lease
+from cache_core.load_or_recompute import Plan
 from cache_core.metrics import CacheObserver, TierName
 from cache_core.prefix_cache import PrefixCache
 from cache_core.tiered.asking import Answer
 from cache_core.tiered.chain import ScopeChains
 from cache_core.tiered.estimates import Estimates
-from cache_core.tiered.fetch import Fetch
+from cache_core.tiered.fetch import Ended, Fetch
 from cache_core.tiered.fetches import Fetches
 from cache_core.tiered.lookup import Inquiry, Lookup
 from cache_core.tiered.purges import Purges
@@ -80,10 +82,16 @@ class Prefetcher:
         size = self._cache.block_size
         if coming is not None and coming.shared >= matched + len(sources) * size:
             return self._of_another(coming)  # waiting for it brings as much
-        count = self._worth(sources, matched) if sources and inquiry.goes_on() else 0
+        if not sources or not inquiry.goes_on():
+            return Answer(matched)
+        began = self._ways.engine.clock.now()
+        decision = self._estimates.plan(sources, matched)
+        self._observer.decided(decision.decided(sources))
+        count = decision.front
         if not count:
             return Answer(matched)
-        fetch = self._prepare(tokens[: matched + count * size + 1], scope, headers, sources[:count])
+        over = partial(self._over, decision, began, matched // size)
+        fetch = self._prepare(tokens[: matched + count * size + 1], scope, headers, sources[:count], over)
         if fetch is None:
             return Answer(matched)
         self._fetches.add(fetch)
@@ -109,14 +117,17 @@ class Prefetcher:
         self._chains.remember(chain)
         return found
 
-    def _worth(self, sources: list[TierName], matched: int) -> int:
-        """Leading blocks that are there sooner loaded than recomputed."""
-        decision = self._estimates.plan(sources, matched)
-        self._observer.decided(decision.decided(sources))
-        return decision.front
+    def _over(self, decision: Plan, began: float, first: int, fetch: Fetch) -> None:
+        """A decision to load cost the time of its fetch, and what computing takes that which it did not bring."""
+        took = self._ways.engine.clock.now() - began
+        left = max(first + decision.blocks - fetch.loaded_to, 0)
+        rest = self._estimates.recompute(fetch.loaded_to * self._cache.block_size, left)
+        if fetch.wanted:  # else nothing is computed instead
+            self._observer.regretted(decision.regret(took + float(rest.sum())))
+        self._fetches.ended(fetch)
 
     def _prepare(
-        self, tokens: Tokens, scope: str, headers: list[BlockHeader], sources: list[TierName]
+        self, tokens: Tokens, scope: str, headers: list[BlockHeader], sources: list[TierName], over: Ended
     ) -> Fetch | None:
         """Lease the device blocks for as much of that as there is room for; None: for nothing.
 
@@ -134,7 +145,7 @@ class Prefetcher:
             return None
         deadline = self._ways.engine.clock.now() + self.wait(lease.matched, count)
         last = skip + count
-        return Fetch(lease, ready, headers[skip:last], sources[skip:last], deadline, self._fetches.ended)
+        return Fetch(lease, ready, headers[skip:last], sources[skip:last], deadline, over)
 
 
 def _extended(lease: Lease, tokens: Tokens) -> bool:

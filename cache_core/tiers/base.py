@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cache_core.block_header import BlockHeader, DropReason
+from cache_core.metrics import CacheObserver, NullObserver, TierName
 
 Mask: TypeAlias = NDArray[np.bool_]
 # One writable, contiguous buffer a block; a uint8 array [n, block bytes] is a sequence of such rows.
@@ -59,6 +60,10 @@ class Tier(ABC):
     def contains(self, keys: Sequence[bytes]) -> Mask:
         """Which keys (BlockHeader.key) `get` would look for. Reads no block and promises nothing."""
 
+    def evicted_lately(self, keys: Sequence[bytes]) -> Mask:
+        """Which of these a bigger tier would still have; none where a tier does not remember."""
+        return np.zeros(len(keys), dtype=np.bool_)
+
     @abstractmethod
     def delete(self, keys: Sequence[bytes]) -> int:
         """Forget these blocks; says how many there were."""
@@ -91,9 +96,11 @@ class Tier(ABC):
 
 
 class TierCounters:
-    """What happened since the start, from any thread."""
+    """What happened since the start, from any thread. Drops are told to an observer, too."""
 
-    def __init__(self) -> None:
+    def __init__(self, tier: TierName, observer: CacheObserver | None = None) -> None:
+        self._tier: TierName = tier
+        self._observer = observer or NullObserver()
         self._lock = Lock()
         self._counts: Counter[str] = Counter()
         self._drops: Counter[DropReason] = Counter()
@@ -105,8 +112,11 @@ class TierCounters:
 
     def drop(self, reason: DropReason, blocks: int = 1) -> None:
         """That many blocks were not stored or not served."""
+        if not blocks:
+            return
         with self._lock:
             self._drops[reason] += blocks
+        self._observer.dropped(self._tier, reason, blocks)
 
     def snapshot(self, blocks: int | None, used: int | None, capacity: int, evicts: bool = True) -> TierStats:
         """These counts together with what the tier holds."""

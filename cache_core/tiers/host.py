@@ -1,6 +1,8 @@
 """The host tier: blocks in one arena of main memory, each in one contiguous row."""
 
 import logging
+import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from threading import Lock
@@ -11,8 +13,10 @@ from numpy.typing import NDArray
 
 from cache_core.block_header import BlockHeader, DropReason
 from cache_core.block_pool import READY, BlockPool, Blocks
+from cache_core.ghosts import Ghosts
 from cache_core.memory import anonymous_memory
 from cache_core.metrics import CacheObserver, NullObserver
+from cache_core.tick_times import TickTimes
 from cache_core.tiers.base import BlockBytes, Mask, Tier, TierCounters, TierStats, buffers_of
 from cache_core.tiers.host_table import HostTable
 
@@ -52,6 +56,7 @@ class HostTier(Tier):
         checksums: bool = False,  # CRC-32C of every block, checked on every read
         on_evict: Callable[[list[bytes]], None] | None = None,  # keys; called with no lock held
         observer: CacheObserver | None = None,
+        clock: Callable[[], float] = time.monotonic,  # seconds, for the age of what is evicted
     ) -> None:
         if capacity < 0 or block_bytes < 1 or block_size < 1:
             raise ValueError(
@@ -61,7 +66,7 @@ class HostTier(Tier):
         self.block_size = block_size
         self._lock = Lock()
         self._observer = observer or NullObserver()
-        self._counters = TierCounters()
+        self._counters = TierCounters("host", self._observer)
         self._on_evict = on_evict
         self._checksums = checksums
         self._purges = 0
@@ -72,6 +77,8 @@ class HostTier(Tier):
         self.pinned = bool(self.num_blocks and pin_memory is not None and pin_memory(self.rows))
         self._pool = BlockPool(self.num_blocks, block_size) if self.num_blocks else None
         self._table = HostTable(self.num_blocks, block_size)
+        self._ticks = TickTimes(clock)
+        self._ghosts = Ghosts(self.num_blocks)
 
     def _arena(self, blocks: int, allocate: Callable[[int], Arena]) -> Arena:
         nothing = np.empty((0, self.block_bytes), dtype=np.uint8)
@@ -90,7 +97,7 @@ class HostTier(Tier):
 
     def reserve(self, headers: Sequence[BlockHeader]) -> Reservation:
         """Rows for the blocks that are neither there nor being filled, as far as there is room, front first."""
-        evicted: list[bytes] = []
+        evicted: list[tuple[bytes, float]] = []
         rows = np.full(len(headers), NO_ROW, dtype=np.int32)
         there = np.zeros(len(headers), dtype=np.bool_)
         with self._lock:
@@ -106,7 +113,7 @@ class HostTier(Tier):
             if room and self._pool is not None:
                 rows[wanted[:room]] = self._pool.allocate(room)
             reservation = Reservation(tuple(headers), rows, there, self._purges)
-        self._dropped(DropReason.NO_ROOM, len(wanted) - room)
+        self._counters.drop(DropReason.NO_ROOM, len(wanted) - room)
         self._tell_evicted(evicted)
         return reservation
 
@@ -135,7 +142,7 @@ class HostTier(Tier):
             if self._pool is not None:
                 self._pool.mark_ready(good)
                 self._pool.release(bad)
-            self._table.use(good[::-1])
+            self._use(good[::-1])
         self._counters.add(stored=len(good), written_bytes=len(good) * self.block_bytes)
 
     def pin(self, headers: Sequence[BlockHeader]) -> Blocks:
@@ -154,9 +161,9 @@ class HostTier(Tier):
                     drops.append(wrong)
                     self._remove([header.key])
             self._retain(rows)
-            self._table.use(rows[rows != NO_ROW][::-1])
+            self._use(rows[rows != NO_ROW][::-1])
         for reason in drops:
-            self._dropped(reason, 1)
+            self._counters.drop(reason)
         if self._checksums:
             self._check_sums(headers, rows)
         found = int((rows != NO_ROW).sum())
@@ -183,7 +190,7 @@ class HostTier(Tier):
                     self.rows[row] = np.frombuffer(sources[place], dtype=np.uint8)
                     whole[place] = True
                 else:
-                    self._dropped(DropReason.WRONG_SIZE, 1)
+                    self._counters.drop(DropReason.WRONG_SIZE)
         finally:
             self.publish(reservation, whole)
         return self.contains([header.key for header in headers])
@@ -200,13 +207,13 @@ class HostTier(Tier):
                     np.frombuffer(targets[place], dtype=np.uint8)[:] = self.rows[rows[place]]
                 else:
                     served[place] = False
-                    self._dropped(DropReason.WRONG_SIZE, 1)
+                    self._counters.drop(DropReason.WRONG_SIZE)
         finally:
             self.unpin(rows)
         with self._lock:
             purged = self._table.purged_since(purges)
         gone = np.array([header.identity in purged for header in headers], dtype=np.bool_) & served
-        self._dropped(DropReason.PURGED, int(gone.sum()))
+        self._counters.drop(DropReason.PURGED, int(gone.sum()))
         served &= ~gone
         self._counters.add(read_bytes=int(served.sum()) * self.block_bytes)
         return served
@@ -217,6 +224,9 @@ class HostTier(Tier):
         mask: Mask = np.array(there, dtype=np.bool_)
         return mask
 
+    def evicted_lately(self, keys: Sequence[bytes]) -> Mask:
+        return self._ghosts.has(keys)
+
     def delete(self, keys: Sequence[bytes]) -> int:
         with self._lock:
             return self._remove(keys)
@@ -224,12 +234,13 @@ class HostTier(Tier):
     def touch(self, keys: Sequence[bytes]) -> None:
         with self._lock:
             rows = [row for key in keys if (row := self._table.row(key)) is not None]
-            self._table.use(np.array(rows[::-1], dtype=np.int32))
+            self._use(np.array(rows[::-1], dtype=np.int32))
 
     def purge(self, identity: bytes) -> int:
         with self._lock:
             self._purges += 1
             self._table.purged(identity, self._purges)
+            self._ghosts.clear()
             return self._remove(self._table.keys_of(identity))
 
     def clean(self) -> int:
@@ -266,16 +277,23 @@ class HostTier(Tier):
     def _fits(self, header: BlockHeader) -> bool:
         return self._pool is not None and len(header.tokens) == 4 * self.block_size
 
-    def _make_room(self, wanted: int, evicted: list[bytes]) -> int:
-        """Evict what was used longest ago until `wanted` rows are free; says how many of them are."""
+    def _make_room(self, wanted: int, evicted: list[tuple[bytes, float]]) -> int:
+        """Evict what was used longest ago until `wanted` rows are free; says how many of them are.
+
+        `evicted` gets their keys, and the seconds since each was used.
+        """
         if self._pool is None:
             return 0
         short = wanted - self._pool.free_count
         if short > 0:
             victims = self._table.oldest((self._pool.state == READY) & (self._pool.refs == 1), short)
-            evicted.extend(victims)
+            evicted.extend((key, self._ticks.age(self._table.last_use(key))) for key in victims)
+            self._ghosts.add(victims)
             self._remove(victims)
         return min(wanted, self._pool.free_count)
+
+    def _use(self, rows: Blocks) -> None:
+        self._ticks.note(self._table.use(rows))
 
     def _remove(self, keys: Sequence[bytes]) -> int:
         rows = [row for key in keys if (row := self._table.pop(key)) is not None]
@@ -304,18 +322,16 @@ class HostTier(Tier):
                     self._remove([headers[place].key])
                 self._release(rows[place : place + 1])
             rows[place] = NO_ROW
-            self._dropped(DropReason.CHECKSUM, 1)
+            self._counters.drop(DropReason.CHECKSUM)
 
-    def _dropped(self, reason: DropReason, blocks: int) -> None:
-        if blocks:
-            self._counters.drop(reason, blocks)
-            self._observer.dropped("host", reason, blocks)
-
-    def _tell_evicted(self, keys: list[bytes]) -> None:
-        if keys:
-            self._counters.add(evicted=len(keys))
-            if self._on_evict is not None:
-                self._on_evict(keys)
+    def _tell_evicted(self, evicted: list[tuple[bytes, float]]) -> None:
+        if not evicted:
+            return
+        self._counters.add(evicted=len(evicted))
+        for age, blocks in Counter(age for _, age in evicted).items():
+            self._observer.evicted("host", "lru", blocks, age)
+        if self._on_evict is not None:
+            self._on_evict([key for key, _ in evicted])
 
 
 def _one_hold_each(rows: Blocks) -> list[Blocks]:

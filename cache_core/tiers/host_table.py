@@ -68,10 +68,16 @@ class HostTable:
         same = self._parents[row].tobytes() == wanted.parent and self._tokens[row].tobytes() == wanted.tokens
         return None if same else DropReason.WRONG_BLOCK
 
-    def use(self, rows: Blocks) -> None:
-        """These were used now, the last one latest."""
-        self._used[rows] = np.arange(self._now, self._now + len(rows))
+    def use(self, rows: Blocks) -> int:
+        """These were used now, the last one latest; says the first one's logical time."""
+        first = self._now
+        self._used[rows] = np.arange(first, first + len(rows))
         self._now += len(rows)
+        return first
+
+    def last_use(self, key: bytes) -> int:
+        """Logical time of the last use of a block that is there."""
+        return int(self._used[self._rows[key]])
 
     def oldest(self, candidates: NDArray[np.bool_], n: int) -> list[bytes]:
         """Keys of up to `n` of the candidate rows, those used longest ago first."""

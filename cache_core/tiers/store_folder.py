@@ -27,6 +27,7 @@ from cache_core.block_header import (
     unpack,
     verify,
 )
+from cache_core.metrics import CacheObserver, NullObserver
 from cache_core.tiers.base import BlockBytes, Mask, Tier, TierCounters, TierStats, buffers_of
 from cache_core.tiers.codec import Codec
 from cache_core.tiers.errors import PurgeFailedError, TierError
@@ -58,7 +59,9 @@ class StoreOptions:
 class StoreFolder(Tier):
     """Blocks in a folder shared with other processes, on this machine or on others."""
 
-    def __init__(self, options: StoreOptions, files: Files | None = None) -> None:
+    def __init__(
+        self, options: StoreOptions, files: Files | None = None, observer: CacheObserver | None = None
+    ) -> None:
         """Open or make the folder.
 
         Raises:
@@ -66,7 +69,8 @@ class StoreFolder(Tier):
         """
         self.options = options
         self._files = files or Files()
-        self._counters = TierCounters()
+        self._observer = observer or NullObserver()
+        self._counters = TierCounters("store", self._observer)
         self._pool = ThreadPoolExecutor(options.parallel, thread_name_prefix="kvgate-store")
         self._purges: dict[bytes, int] = {}  # by identity: the number of its last purge
         self._purge_count = 0
@@ -147,6 +151,8 @@ class StoreFolder(Tier):
             over = used - freed > self.options.capacity_bytes
             if (abandoned or over) and self._unlink(path):
                 freed += size
+                if path.suffix != _PART:
+                    self._observer.evicted("store", "lru", 1, newest - used_at)
         return freed
 
     def stats(self) -> TierStats:

@@ -8,6 +8,8 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from cache_core import BlockPool, PrefixCache
+from cache_core.flat_record import flat_record
+from cache_core.metrics import RecordingObserver
 from cache_core.tiered import Sweeper, TieredCache
 from engine_adapters.base import (
     Capabilities,
@@ -53,7 +55,8 @@ class EmbeddedAdapter(EngineAdapter):
         self.folder = folder
         self.runner = runner
         self.pool = BlockPool(runner.num_blocks, config.block_size)
-        self.cache = PrefixCache(self.pool, copy_blocks=runner.kv.copy_blocks)
+        self.observer = RecordingObserver()
+        self.cache = PrefixCache(self.pool, copy_blocks=runner.kv.copy_blocks, observer=self.observer)
         self._tokenizer = Tokenizer.from_file(str(folder.tokenizer_path / "tokenizer.json"))
         template = chat_template or chat_template_text(folder.tokenizer_path)
         self._family = ModelFamily(template, self._tokenizer, config.tool_parser)
@@ -62,7 +65,9 @@ class EmbeddedAdapter(EngineAdapter):
         )
         self.tiers: TieredCache | None = None
         if config.host_cache_bytes:
-            self.tiers = open_cold_tiers(config, folder, runner, self.cache, lambda: self.engine.wake())
+            self.tiers = open_cold_tiers(
+                config, folder, runner, self.cache, lambda: self.engine.wake(), self.observer
+            )
         try:
             self._start(config)
         except BaseException:
@@ -87,7 +92,13 @@ class EmbeddedAdapter(EngineAdapter):
             self.states = HybridPrefixes(self.cache, store)
         tiering = None if self.tiers is None else Tiering(self.tiers)
         self.engine = Engine(
-            self.runner, self.cache, self._tokenizer, config.limits, tiering=tiering, states=self.states
+            self.runner,
+            self.cache,
+            self._tokenizer,
+            config.limits,
+            tiering=tiering,
+            states=self.states,
+            observer=self.observer,
         )
         self._sweeper = None if self.tiers is None else Sweeper(self.tiers, lambda: self.engine.busy)
 
@@ -152,7 +163,10 @@ class EmbeddedAdapter(EngineAdapter):
         return np.asarray(encoding.ids, dtype=np.int32)
 
     async def counters(self) -> Mapping[str, float]:
-        return self.engine.counters()
+        own = self.engine.counters()
+        if self.tiers is not None:
+            self.tiers.host.stats()  # the observer hears how fragmented it is
+        return {**own, **flat_record(self.observer.record())}
 
     async def health(self) -> Health:
         return Health(True, "ready") if self.engine.alive else Health(False, "the engine has stopped")

@@ -9,6 +9,7 @@ from typing import Any
 
 from cache_core import PrefixCache
 from cache_core.identity import CacheIdentity, LayerShape
+from cache_core.metrics import CacheObserver
 from cache_core.pinned_memory import pin_memory
 from cache_core.tiered import TieredCache, TieringOptions
 from cache_core.tiers.base import Tier
@@ -53,8 +54,9 @@ def open_cold_tiers(
     runner: ModelRunner,
     cache: PrefixCache,
     wake: Callable[[], None],
+    observer: CacheObserver | None = None,
 ) -> TieredCache | None:
-    """Host and disk tiers as configured; `wake` is called whenever a prefix came up.
+    """Host and disk tiers as configured; `wake` is called whenever a prefix came up, `observer` told what happens.
 
     None where the machine refuses the memory: the engine then works without, as a warning says.
 
@@ -71,25 +73,27 @@ def open_cold_tiers(
         key = identity(config, folder, runner)
     except OSError as error:
         raise ColdTierError(f"The model's files cannot be read for the cache's identity: {error}") from error
-    host = HostTier(config.host_cache_bytes, block_bytes, config.block_size, pin_memory=pin_memory)
+    host = HostTier(
+        config.host_cache_bytes, block_bytes, config.block_size, pin_memory=pin_memory, observer=observer
+    )
     if host.refusal is not None:
         log.warning("nothing is cached below the device: %s", host.refusal)
         return None
     colder: dict[TierName, Tier] = {}
     if config.disk_cache_dir is not None:
-        colder["disk"] = _open_disk(config.disk_cache_dir, config.disk_cache_bytes)
+        colder["disk"] = _open_disk(config.disk_cache_dir, config.disk_cache_bytes, observer)
     options = TieringOptions(config.write_policy)
     try:
-        return TieredCache(cache, runner.kv, key, host, colder, options, on_ready=wake)
+        return TieredCache(cache, runner.kv, key, host, colder, options, observer, on_ready=wake)
     except BaseException:
         for tier in colder.values():
             tier.close()
         raise
 
 
-def _open_disk(folder: Path, capacity: int) -> DiskTier:
+def _open_disk(folder: Path, capacity: int, observer: CacheObserver | None) -> DiskTier:
     try:
-        return DiskTier(DiskOptions(folder, capacity))
+        return DiskTier(DiskOptions(folder, capacity), observer=observer)
     except (TierError, ValueError) as error:
         raise ColdTierError(f"The disk cache cannot be opened: {error}") from error
 

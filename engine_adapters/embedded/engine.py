@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from cache_core import PrefixCache
+from cache_core.metrics import CacheObserver
 from engine_adapters.base import GenerateRequest
 from engine_adapters.embedded.config import SchedulerLimits
 from engine_adapters.embedded.job import EngineCounters, Job, Sink
@@ -48,6 +49,7 @@ class Engine:
         after_step: called on the engine's thread after each step, for tests that check invariants.
         tiering: what lies below the device; None: nothing. Whoever gives it calls `wake` when a prefix came up.
         states: what a hybrid model can reuse; None: the model keeps KV alone.
+        observer: is told of every request that was answered what its prompt found.
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class Engine:
         after_step: Callable[[], None] | None = None,
         tiering: Tiering | None = None,
         states: HybridPrefixes | None = None,
+        observer: CacheObserver | None = None,
     ) -> None:
         self._runner = runner
         self._cache = cache
@@ -68,7 +71,9 @@ class Engine:
         self._clock = clock
         self._states = states
         self._after_step = after_step
-        self._loop = StepLoop(runner, cache, tokenizer, limits, clock, self._forget, tiering, states)
+        self._loop = StepLoop(
+            runner, cache, tokenizer, limits, clock, self._forget, tiering, states, observer
+        )
         self._commands: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._gate = threading.Lock()  # guards the two below
         self._choices = 0

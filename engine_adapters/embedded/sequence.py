@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cache_core import InFlight, Lease
-from cache_core.tiered import Ask, Fetch
+from cache_core.tiered import Ask, Fetch, SeenBelow
 from engine_adapters.base import GenerateRequest
 from engine_adapters.embedded.output.detokenizer import IncrementalDetokenizer
 from engine_adapters.embedded.output.stop_strings import StopStrings
@@ -40,6 +40,7 @@ class Sequence:
     follows: "tuple[Sequence, int] | None" = None  # whose state, kept at which boundary, it waits for
     waits_for: InFlight | None = None
     ask: Ask | None = None  # while tiers below the device are asked for it, and what they have comes up
+    below: SeenBelow | None = None  # what those tiers had of it when they first answered
     looks: int = 0  # how often they were
     missed: int = 0  # tokens that would not be cached when what it waits for has come up
     fetch: Fetch | None = None  # what had brought up a part of its prefix when it was admitted

@@ -9,6 +9,7 @@ import torch
 from tokenizers import Tokenizer
 
 from cache_core import OutOfBlocksError, PrefixCache
+from cache_core.metrics import CacheObserver, NullObserver
 from engine_adapters.base import FinishReason, TokenLogprob
 from engine_adapters.embedded.config import SchedulerLimits
 from engine_adapters.embedded.job import Done, EngineCounters, Job, Output
@@ -18,7 +19,7 @@ from engine_adapters.embedded.sampling import GrammarLimitError, SampledToken, S
 from engine_adapters.embedded.scheduler import Chunk, Scheduler, prefilled_tokens
 from engine_adapters.embedded.sequence import Sequence
 from engine_adapters.embedded.state.prefixes import HybridPrefixes
-from engine_adapters.embedded.tiering import Tiering, reused_by_tier
+from engine_adapters.embedded.tiering import Tiering, looked_up, reused_by_tier
 from engine_adapters.errors import EngineError, EngineFailureError, InvalidRequestError
 
 log = logging.getLogger("kvgate.engine")
@@ -31,6 +32,7 @@ class StepLoop:
         closed: called with the number of choices of every job that ended, however it ended.
         tiering: what lies below the device; None: nothing.
         states: what a hybrid model can reuse; None: the model keeps KV alone.
+        observer: is told of every request that was answered what its prompt found.
     """
 
     def __init__(
@@ -43,7 +45,10 @@ class StepLoop:
         closed: Callable[[int], None],
         tiering: Tiering | None = None,
         states: HybridPrefixes | None = None,
+        observer: CacheObserver | None = None,
     ) -> None:
+        self._observer = observer or NullObserver()
+        self._block_size = cache.block_size
         self._tiering = tiering
         self._states = states
         self._runner = runner
@@ -254,6 +259,12 @@ class StepLoop:
         self.counters.matched_tokens += max(job.leader.matched or 0, reused)
         self.counters.recomputed_tokens += prompt - reused
         self.counters.completion_tokens += job.completion_tokens
+        self._tell(job.leader, reused)
+
+    def _tell(self, leader: Sequence, reused: int) -> None:
+        self._observer.looked_up(looked_up(leader, reused, self._block_size))
+        for tier, blocks in leader.below.ghosts.items() if leader.below is not None else ():
+            self._observer.ghost_hit(tier, blocks * self._block_size)
 
     def _fail_chunks(self, chunks: Many[Chunk]) -> None:
         for chunk in chunks:

@@ -1,7 +1,9 @@
 """What the engine and the tiers below the device tell each other."""
 
+from collections import Counter
 from collections.abc import Sequence as Many
 
+from cache_core.metrics import LookedUp
 from cache_core.tiered import TieredCache
 from engine_adapters.base import Tier
 from engine_adapters.embedded.scheduler import Below, Chunk
@@ -79,7 +81,17 @@ class Tiering(Below):
     def _leave(sequence: Sequence) -> None:
         if sequence.ask is not None:
             sequence.ask.cancel()
+            sequence.below = sequence.below or sequence.ask.seen  # later looks are about what went since
             sequence.ask = None
+
+
+def looked_up(sequence: Sequence, reused: int, block_size: int) -> LookedUp:
+    """What became of a request's prompt: what lay where, and what of that was reused."""
+    matched = max(sequence.matched or 0, reused)
+    by_tier: Counter[Tier] = Counter(reused_by_tier(sequence, matched))
+    if sequence.below is not None:
+        by_tier += sequence.below.matched(matched, sequence.prompt_length, block_size)
+    return LookedUp(sequence.prompt_length, +by_tier, +Counter(reused_by_tier(sequence, reused)))
 
 
 def reused_by_tier(sequence: Sequence, reused: int) -> dict[Tier, int]:

@@ -69,13 +69,19 @@ class Catalog:
             self._keep_open(segment)
             return handle
 
-    def touch(self, numbers: Iterable[int]) -> None:
-        """Something in these segments was used now."""
+    @property
+    def ticks(self) -> int:
+        """Logical time now."""
+        return self._ticks
+
+    def touch(self, numbers: Iterable[int]) -> int:
+        """Something in these segments was used now; says which logical time that is."""
         with self._lock:
             now = self._tick()
             for number in numbers:
                 if number in self.segments:
                     self.segments[number].used = now
+            return now
 
     def oldest(self) -> Segment | None:
         """The segment that was used longest ago."""

@@ -1,6 +1,6 @@
 """Segment cleaning: live records leave a mostly dead segment, then it goes as a whole."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from cache_core.block_header import BadBlockError, DropReason, unpack, verify_body
 from cache_core.tiers.base import TierCounters
@@ -13,9 +13,18 @@ from cache_core.tiers.files import aligned_buffer, reason_of
 Moving = tuple[Record, Place]
 
 
-def mostly_dead(catalog: Catalog, below: float) -> list[tuple[Segment, int]]:
+Live = Mapping[int, tuple[int, int]]  # see DiskIndex.live_bytes
+
+
+def dead_share(catalog: Catalog, live: Live) -> float:
+    """Share of the segments' bytes that no block can be found in."""
+    sizes = {number: segment.size for number, segment in list(catalog.segments.items())}
+    total = sum(sizes.values())
+    return 1.0 - sum(live.get(number, (0, 0))[0] for number in sizes) / total if total else 0.0
+
+
+def mostly_dead(catalog: Catalog, live: Live, below: float) -> list[tuple[Segment, int]]:
     """Segments whose live share is under `below`, the deadest first, with their live bytes."""
-    live = catalog.index.live_bytes()
     shares = [(segment, live.get(segment.number, (0, 0))[0]) for segment in list(catalog.segments.values())]
     dead = [(segment, size) for segment, size in shares if size < below * segment.size or not size]
     return sorted(dead, key=lambda pair: pair[1] / max(pair[0].size, 1))

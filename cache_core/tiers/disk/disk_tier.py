@@ -1,5 +1,6 @@
 """The disk tier: blocks in append-only segments, an index over them, and a budget."""
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -9,9 +10,12 @@ from typing import TypeVar
 import numpy as np
 
 from cache_core.block_header import BlockHeader, DropReason
+from cache_core.ghosts import Ghosts
+from cache_core.metrics import CacheObserver, NullObserver
+from cache_core.tick_times import TickTimes
 from cache_core.tiers.base import BlockBytes, Mask, Tier, TierCounters, TierStats, buffers_of
 from cache_core.tiers.disk.catalog import Catalog
-from cache_core.tiers.disk.cleaning import mostly_dead, rewrite
+from cache_core.tiers.disk.cleaning import dead_share, mostly_dead, rewrite
 from cache_core.tiers.disk.index import DiskIndex, IndexDamagedError, IndexFailedError, Place
 from cache_core.tiers.disk.options import DiskOptions
 from cache_core.tiers.disk.purge import PurgeJournal, erase
@@ -35,7 +39,13 @@ class DiskTier(Tier):
     Over its budget it drops the segment that was used longest ago.
     """
 
-    def __init__(self, options: DiskOptions, files: Files | None = None) -> None:
+    def __init__(
+        self,
+        options: DiskOptions,
+        files: Files | None = None,
+        observer: CacheObserver | None = None,
+        clock: Callable[[], float] = time.monotonic,  # seconds, for the age of what is evicted
+    ) -> None:
         """Open or make the folder.
 
         Raises:
@@ -45,7 +55,10 @@ class DiskTier(Tier):
         self.options = options
         self._files = files or Files()
         self._write = RLock()
-        self._counters = TierCounters()
+        self._observer = observer or NullObserver()
+        self._counters = TierCounters("disk", self._observer)
+        self._clock = clock
+        self._ghosts: Ghosts | None = None  # nothing was evicted yet
         self._purges: dict[bytes, int] = {}  # by identity: the number of its last purge
         self._purge_count = 0
         self._room = options.capacity_bytes  # less when the disk turned out to be smaller
@@ -64,6 +77,7 @@ class DiskTier(Tier):
         options, folder = self.options, self.options.folder
         self.direct = options.direct and supports_direct(self._files, folder)
         self._catalog = Catalog(folder, self._files, self.direct)
+        self._ticks = TickTimes(self._clock, self._catalog.ticks)
         self._journal = PurgeJournal(folder)
         for identity in self._journal.pending():
             self._erase(identity)
@@ -118,18 +132,22 @@ class DiskTier(Tier):
     def contains(self, keys: Sequence[bytes]) -> Mask:
         return np.array([place is not None for place in self._places(keys)], dtype=np.bool_)
 
+    def evicted_lately(self, keys: Sequence[bytes]) -> Mask:
+        return np.zeros(len(keys), dtype=np.bool_) if self._ghosts is None else self._ghosts.has(keys)
+
     def delete(self, keys: Sequence[bytes]) -> int:
         with self._write:
             return self._indexed(lambda index: index.remove(keys), 0)
 
     def touch(self, keys: Sequence[bytes]) -> None:
-        self._catalog.touch({place.segment for place in self._places(keys) if place is not None})
+        self._touch(self._places(keys))
 
     def purge(self, identity: bytes) -> int:
         with self._write:
             self._require_open()
             self._purge_count += 1
             self._purges[identity] = self._purge_count
+            self._ghosts = None
             self._writer.seal()
             # The journal is for a crash before the end of this call; a disk too full for it does not stop us.
             with suppress(OSError):
@@ -139,13 +157,15 @@ class DiskTier(Tier):
     def clean(self) -> int:
         with self._write:
             self._writer.seal()
-            below = self.options.clean_below
-            nothing: list[tuple[Segment, int]] = []
-            dead = self._indexed(lambda _: mostly_dead(self._catalog, below), nothing)
+            unknown: dict[int, tuple[int, int]] | None = None
+            live = self._indexed(lambda index: index.live_bytes(), unknown)
+            dead = [] if live is None else mostly_dead(self._catalog, live, self.options.clean_below)
+            share = 0.0 if live is None else dead_share(self._catalog, live)
+        self._observer.fragmentation("disk", share)
         freed = 0
-        for segment, live in dead:  # others may write between two segments
+        for segment, size in dead:  # others may write between two segments
             with self._write:
-                freed += self._clean(segment, live)
+                freed += self._clean(segment, size)
         return freed
 
     def stats(self) -> TierStats:
@@ -200,12 +220,15 @@ class DiskTier(Tier):
 
     def _count(self, served: Mask, places: Sequence[Place | None], outs: Sequence[memoryview]) -> None:
         rows = np.flatnonzero(served).tolist()
-        self._catalog.touch({place.segment for row in rows if (place := places[row]) is not None})
+        self._touch([places[row] for row in rows])
         self._counters.add(
             hits=len(rows),
             misses=sum(place is None for place in places),
             read_bytes=sum(len(outs[row]) for row in rows),
         )
+
+    def _touch(self, places: Sequence[Place | None]) -> None:
+        self._ticks.note(self._catalog.touch({place.segment for place in places if place is not None}))
 
     # Writing; under the write lock.
 
@@ -254,7 +277,7 @@ class DiskTier(Tier):
             if segment is self._writer.active:
                 self._writer.seal()
             try:
-                self._counters.add(evicted=self._catalog.drop(segment))
+                self._evict(segment)
             except OSError as error:
                 return reason_of(error)
             except IndexDamagedError:
@@ -262,6 +285,23 @@ class DiskTier(Tier):
         # a disk that was full once may have room again
         self._room = min(capacity, self._room + self.options.segment_limit // 8)
         return None if self._catalog.used_bytes() + needed <= capacity else DropReason.TOO_LARGE
+
+    def _evict(self, segment: Segment) -> None:
+        """Drop a segment to make room.
+
+        Raises:
+            OSError, IndexDamagedError: as `Catalog.drop`.
+        """
+        nothing: list[bytes] = []
+        keys = self._indexed(lambda index: index.keys_in(segment.number), nothing)
+        blocks = self._catalog.drop(segment)
+        self._counters.add(evicted=blocks)
+        if blocks:
+            self._observer.evicted("disk", "lru", blocks, self._ticks.age(segment.used))
+        if keys and self._ghosts is None:
+            self._ghosts = Ghosts(self.options.capacity_bytes * len(keys) // max(segment.size, 1))
+        if self._ghosts is not None:
+            self._ghosts.add(keys)
 
     def _erase(self, identity: bytes) -> int:
         count = self._indexed(lambda index: index.remove_identity(identity), 0)

@@ -174,6 +174,11 @@ class DiskIndex:
         with self._reading() as db:
             return [(row[0], Place(*row[1:5]), row[5]) for row in db.execute(sql, (segment,))]
 
+    def keys_in(self, segment: int) -> list[bytes]:
+        """Keys of what can be found in a segment."""
+        with self._reading() as db:
+            return [row[0] for row in db.execute("SELECT key FROM blocks WHERE segment = ?", (segment,))]
+
     def count(self) -> int:
         """Blocks that can be found."""
         with self._reading() as db:

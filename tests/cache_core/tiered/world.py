@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from cache_core import BlockPool, Lease, OutOfBlocksError, PrefixCache
 from cache_core.device_tier import DeviceTier, LayerLayout
 from cache_core.identity import CacheIdentity, LayerShape
+from cache_core.metrics import CacheObserver
 from cache_core.tiered import TieredCache, TieringOptions
 from cache_core.tiers.base import Tier
 from cache_core.tiers.disk import DiskOptions, DiskTier
@@ -136,15 +137,18 @@ def world(
     options: TieringOptions | None = None,
     files: Files | None = None,
     on_ready: Callable[[], None] | None = None,
+    observer: CacheObserver | None = None,
+    disk_bytes: int = 8 << 20,
 ) -> Iterator[World]:
     """A fresh process's worth of tiers; with a folder, its disk tier is in there."""
     pool = BlockPool(blocks, BLOCK)
     device = DeviceTier([LAYOUT] * LAYERS, blocks, BLOCK, torch.float32, torch.device("cpu"))
-    cache = PrefixCache(pool, policy, copy_blocks=device.copy_blocks)
-    host = HostTier(host_blocks * device.bytes_per_block, device.bytes_per_block, BLOCK, checksums=True)
+    cache = PrefixCache(pool, policy, copy_blocks=device.copy_blocks, observer=observer)
+    row = device.bytes_per_block
+    host = HostTier(host_blocks * row, row, BLOCK, checksums=True, observer=observer)
     colder: dict[str, Tier] = {}
     if folder is not None:
-        colder["disk"] = DiskTier(DiskOptions(folder=folder, capacity_bytes=8 << 20), files)
+        colder["disk"] = DiskTier(DiskOptions(folder=folder, capacity_bytes=disk_bytes), files, observer)
     tiers = TieredCache(
         cache,
         device,
@@ -152,6 +156,7 @@ def world(
         host,
         colder,
         options or TieringOptions(reserve_blocks=0),  # type: ignore[arg-type]
+        observer=observer,
         on_ready=on_ready,
     )
     tiers.computed(0, 1000, 3600.0)  # prefill is dear, so that whatever is found is worth loading
