@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
+from canon.requests.parts import text_slots
 from canon.requests.paths import Path
 from canon.requests.view import Kind, RequestView, Role, TextSlot
 
@@ -61,14 +62,4 @@ class ChatView(RequestView):
         role = self.role(turn)
         if role is None:
             return []
-        content = self.messages[turn].get("content")
-        path: Path = ("messages", turn, "content")
-        if isinstance(content, str):
-            return [TextSlot(path, content, role, turn)]
-        if not isinstance(content, list):
-            return []
-        return [
-            TextSlot((*path, index, "text"), part["text"], role, turn)
-            for index, part in enumerate(content)
-            if isinstance(part, dict) and part.get("type") == "text" and isinstance(part.get("text"), str)
-        ]
+        return list(text_slots(self.messages[turn].get("content"), ("messages", turn, "content"), role, turn))

@@ -26,6 +26,7 @@ class RequestView(ABC):
     """Reads through a draft, so it shows what was set before. What has an unexpected shape is not shown at all."""
 
     kind: ClassVar[Kind]
+    text_type: ClassVar[str] = "text"  # the `type` of a text part that is added to a turn
 
     def __init__(self, draft: Draft) -> None:
         self.draft = draft
