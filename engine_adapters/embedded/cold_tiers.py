@@ -82,7 +82,10 @@ def open_cold_tiers(
     colder: dict[TierName, Tier] = {}
     if config.disk_cache_dir is not None:
         colder["disk"] = _open_disk(config.disk_cache_dir, config.disk_cache_bytes, observer)
-    options = TieringOptions(config.write_policy)
+    reserve = min(
+        TieringOptions().reserve_blocks, runner.num_blocks // 8
+    )  # a small pool has room for fetches, too
+    options = TieringOptions(config.write_policy, reserve_blocks=reserve)
     try:
         return TieredCache(cache, runner.kv, key, host, colder, options, observer, on_ready=wake)
     except BaseException:

@@ -26,8 +26,6 @@ def small(config: EmbeddedConfig) -> Iterator[EmbeddedAdapter]:
         row = large.runner.kv.bytes_per_block
     tight = replace(config, kv_bytes=BLOCKS * row, host_cache_bytes=BLOCKS * row, disk_cache_bytes=80 * row)
     with running(tight) as adapter:
-        assert adapter.tiers is not None
-        object.__setattr__(adapter.tiers, "options", replace(adapter.tiers.options, reserve_blocks=0))
         yield adapter
 
 
