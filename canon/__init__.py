@@ -6,6 +6,7 @@ sent.
 
 from canon.canonicalize import canonicalize
 from canon.lint import LintReport, lint
+from canon.memory import ConversationMemory
 from canon.policy import RULES, RULES_VERSION, Policy
 from canon.results import CanonResult, Edit, Finding
 
@@ -13,6 +14,7 @@ __all__ = [
     "RULES",
     "RULES_VERSION",
     "CanonResult",
+    "ConversationMemory",
     "Edit",
     "Finding",
     "LintReport",

@@ -1,7 +1,7 @@
 """The entry: one request body through the rules of a policy."""
 
 import logging
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from canon.context import RuleContext
 from canon.policy import Policy
@@ -10,16 +10,28 @@ from canon.requests.draft import Draft
 from canon.results import CanonResult, Finding
 from canon.rules import APPLY
 
+if TYPE_CHECKING:
+    from canon.memory import ConversationMemory
+
 log = logging.getLogger(__name__)
 
 
 def canonicalize(
-    body: Any, policy: str | Policy = "safe", memory: Any = None, scope: str = ""
+    body: Any,
+    policy: str | Policy = "safe",
+    memory: "ConversationMemory | None" = None,
+    scope: str = "",
+    *,
+    session: str = "",
 ) -> CanonResult:
     """Rewrite a request so that its prefix matches others like it, and say what was done.
 
     `body` is a Chat Completions, Completions, Responses or Anthropic messages request as parsed JSON; it is never
     written to. Whatever it is, there is an answer: what cannot be handled comes back unchanged, with a finding.
+
+    With a `memory`, later turns of a conversation repeat what was sent in earlier ones. It shares nothing between
+    scopes (tenant and model). `session` names the conversation, where the client says which it is, in a header for
+    example.
 
     Raises:
         PolicyError: no policy is called that.
@@ -29,7 +41,12 @@ def canonicalize(
     if view is None:
         return CanonResult(body)
     try:
-        return _run(body, RuleContext(view, chosen))
+        context = RuleContext(view, chosen)
+        # Under `observe` nothing is sent as it is rewritten here, so there is nothing to remember.
+        if memory is not None and chosen.applies and chosen.acts("conversation_memory"):
+            version = chosen.rules_version
+            context.conversation = memory.open(view, scope=scope, session=session, rules_version=version)
+        return _run(body, context)
     except (RecursionError, MemoryError) as error:
         finding = Finding("canon", "", "too large", f"left alone: {type(error).__name__}")
         return CanonResult(body, findings=(finding,))

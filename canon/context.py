@@ -1,7 +1,7 @@
 """What a rule sees and says while it works on one request."""
 
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from canon.policy import Policy
 from canon.requests.draft import Draft
@@ -9,6 +9,9 @@ from canon.requests.paths import Path, path_text
 from canon.requests.view import RequestView, TextSlot
 from canon.results import Edit, Finding
 from canon.text import Line, lines_of
+
+if TYPE_CHECKING:
+    from canon.memory.conversation import Conversation
 
 SHOWN = 200  # characters of a value that a finding shows
 
@@ -28,6 +31,7 @@ class RuleContext:
 
     view: RequestView
     policy: Policy
+    conversation: "Conversation | None" = None  # what a memory knows of it; None: rules do without
     edits: list[Edit] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     moved: list[Moved] = field(default_factory=list)  # in the order in which they stood

@@ -5,8 +5,9 @@ from types import MappingProxyType
 from typing import TypeAlias
 
 from canon.context import RuleContext
+from canon.rules import conversation_memory
 
 Apply: TypeAlias = Callable[[RuleContext], None]
 
 # A rule asks `context.policy.acts(NAME)`: True, it edits and notes each edit; False, it only reports what it would do.
-APPLY: Mapping[str, Apply] = MappingProxyType({})
+APPLY: Mapping[str, Apply] = MappingProxyType({conversation_memory.NAME: conversation_memory.apply})

@@ -1,0 +1,48 @@
+"""The memory that requests of one gateway, or of several through a shared store, have in common."""
+
+from typing import Any
+
+from canon.memory.answer import answers_in
+from canon.memory.conversation import Conversation
+from canon.memory.local_store import LocalStore
+from canon.memory.records import recorded
+from canon.memory.store import MemoryStore
+from canon.policy import RULES_VERSION
+from canon.requests import view_of
+from canon.requests.view import RequestView
+
+
+class ConversationMemory:
+    """Lets later turns of a conversation repeat what was sent, byte for byte. Safe to use from any thread.
+
+    It holds prompt text (notes, tool-call arguments, JSON), bounded by its store. Whatever it has forgotten, results
+    are still right, only less is reused. Nothing is shared between scopes.
+    """
+
+    def __init__(self, store: MemoryStore | None = None) -> None:
+        self._store = store or LocalStore()
+
+    def open(
+        self, view: RequestView, *, scope: str, session: str, rules_version: int = RULES_VERSION
+    ) -> Conversation:
+        """The conversation that a request continues; `rules_version` counts for one that begins."""
+        body = view.draft.body
+        return Conversation(
+            self._store, view.kind, body, scope=scope, session=session, rules_version=rules_version
+        )
+
+    def record(self, body: Any, response: Any, scope: str = "", session: str = "") -> None:
+        """Keep what the model answered, so that a client's own way of writing it down does not matter later.
+
+        `body` is the request, as it came or as it was sent; `response` the whole response, or the list of the parsed
+        chunks or events of a streamed one. Bodies and responses of unknown shapes are ignored. `scope` and `session`
+        are those given to `canonicalize`.
+        """
+        view = view_of(body)
+        if view is None:
+            return
+        conversation = self.open(view, scope=scope, session=session)
+        head: bytes | None = None
+        for answer in answers_in(response):
+            head = head or conversation.head_of(body)
+            conversation.record(head, recorded(answer))

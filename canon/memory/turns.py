@@ -1,0 +1,70 @@
+"""A conversation as a row of turns, whatever the shape of its request."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from canon.requests.paths import Path
+from canon.requests.view import Kind
+
+Side = Literal["client", "model", "other"]  # client: user turns and tool results, which may carry a tail note
+
+_CLIENT_ROLES = frozenset({"user", "tool", "function"})
+_CLIENT_ITEMS = frozenset({"function_call_output", "custom_tool_call_output"})
+_MODEL_ITEMS = frozenset({"function_call", "custom_tool_call", "reasoning"})
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One message or input item."""
+
+    path: Path
+    side: Side
+
+
+def items_of(kind: Kind, body: Mapping[str, Any]) -> list[Any]:
+    """The messages or input items, in order; empty where the body is no conversation."""
+    if kind == "completions":
+        return []
+    items = body.get(_key(kind))
+    if isinstance(items, str) and kind == "responses":
+        return [items]
+    return items if isinstance(items, list) else []
+
+
+def turns_of(kind: Kind, body: Mapping[str, Any]) -> list[Turn]:
+    """A turn for every one of `items_of`."""
+    items = items_of(kind, body)
+    if items is not body.get(_key(kind)):
+        return [Turn((_key(kind),), "client") for _ in items]
+    return [Turn((_key(kind), index), _side(item)) for index, item in enumerate(items)]
+
+
+def opening(kind: Kind, body: Mapping[str, Any]) -> Any:
+    """What stands before the turns in a place of its own."""
+    key: str | None = {"messages": "system", "responses": "instructions"}.get(kind)
+    return body.get(key) if key else None
+
+
+def as_item(value: Any) -> Any:
+    """An item in the one form that is hashed: clients write the same user turn as text or as a message."""
+    if isinstance(value, str):
+        return {"role": "user", "content": value}
+    if isinstance(value, dict) and value.get("type") == "message":
+        return {key: part for key, part in value.items() if key != "type"}
+    return value
+
+
+def _key(kind: Kind) -> str:
+    return "input" if kind == "responses" else "messages"
+
+
+def _side(item: Any) -> Side:
+    if not isinstance(item, dict):
+        return "other"
+    role, kind = item.get("role"), item.get("type")
+    if role == "assistant" or (role is None and kind in _MODEL_ITEMS):
+        return "model"
+    if isinstance(role, str) and role in _CLIENT_ROLES:
+        return "client"
+    return "client" if role is None and kind in _CLIENT_ITEMS else "other"

@@ -1,0 +1,120 @@
+"""Tail notes stay where they were first sent."""
+
+from canon.memory import ConversationMemory
+from tests.canon.memory.sender import answer, assistant, calling, send, texts, tool, user
+
+ONE, TWO = [user("one")], [user("one"), assistant("1, as you asked for it"), user("two")]
+
+
+def test_a_note_is_repeated_at_its_turn_and_a_changed_value_told_at_the_newest() -> None:
+    memory = ConversationMemory()
+    first = send(memory, ONE, ["Time: 9"])
+    second = send(memory, TWO, ["Time: 10"])
+    assert "Time: 9" in texts(first, 0)
+    assert second["messages"][:2] == first["messages"]
+    assert "Time: 10" in texts(second, 2)
+    assert "Time: 9" not in texts(second, 2)
+
+
+def test_an_unchanged_value_is_told_once() -> None:
+    memory = ConversationMemory()
+    send(memory, ONE, ["Time: 9", "Folder: a"])
+    second = send(memory, TWO, ["Time: 10", "Folder: a"])
+    third = send(memory, [*TWO, assistant("2"), user("three")], ["Time: 10", "Folder: a"])
+    assert "Time: 10" in texts(second, 2)
+    assert "Folder: a" not in texts(second, 2)
+    assert third["messages"][:4] == second["messages"]
+    assert texts(third, 4) == "three"
+
+
+def test_a_value_that_comes_back_is_told_again() -> None:
+    memory = ConversationMemory()
+    send(memory, ONE, ["Folder: a"])
+    send(memory, TWO, ["Folder: b"])
+    third = send(memory, [*TWO, assistant("2"), user("three")], ["Folder: a"])
+    assert "Folder: a" in texts(third, 4)
+
+
+def test_in_a_tool_loop_a_note_stays_and_a_changed_value_goes_behind_the_newest_result() -> None:
+    memory = ConversationMemory()
+    loop = [user("how many?"), calling("c1", "{}"), tool("c1", "four")]
+    first = send(memory, loop[:1], ["Time: 9"])
+    second = send(memory, loop, ["Time: 10"])
+    third = send(memory, [*loop, calling("c2", "{}"), tool("c2", "five")], ["Time: 10"])
+    assert second["messages"][:2] == first["messages"]
+    parts = second["messages"][3]["content"]
+    assert parts[0] == {"type": "text", "text": "four"}
+    assert "Time: 10" in parts[1]["text"]
+    assert third["messages"][:4] == second["messages"]
+    assert third["messages"][5]["content"] == "five"
+
+
+def test_two_conversations_that_began_alike_with_two_notes_get_neither() -> None:
+    memory = ConversationMemory()
+    send(memory, ONE, ["User: Ada"])
+    send(memory, ONE, ["User: Ben"])
+    second = send(memory, TWO, ["User: Ben"])
+    assert texts(second, 0) == "one"
+    assert "User: Ben" in texts(second, 2)
+
+
+def test_the_models_answers_tell_conversations_apart_that_began_alike() -> None:
+    memory = ConversationMemory()
+    for name in ("Ada", "Ben"):
+        memory.record(send(memory, ONE, [f"User: {name}"]), answer(f"Good morning, dear {name}"))
+    for name, other in (("Ada", "Ben"), ("Ben", "Ada")):
+        turns = [user("one"), assistant(f"Good morning, dear {name}"), user("two")]
+        second = send(memory, turns, [f"User: {name}"])
+        assert f"User: {name}" in texts(second, 0)
+        assert other not in str(second)
+
+
+def test_a_note_is_not_given_to_another_conversation_whose_answer_was_another() -> None:
+    memory = ConversationMemory()
+    memory.record(send(memory, ONE, ["User: Ada"]), answer("Good morning, dear Ada"))
+    second = send(memory, TWO, ["User: Ben"])
+    assert "Ada" not in str(second)
+
+
+def test_a_retry_in_a_named_session_overwrites_the_last_turns_note_only() -> None:
+    memory = ConversationMemory()
+    first = send(memory, ONE, ["Time: 9"], session="s")
+    send(memory, TWO, ["Time: 10"], session="s")
+    again = send(memory, TWO, ["Time: 11"], session="s")
+    third = send(memory, [*TWO, assistant("2"), user("three")], ["Time: 12"], session="s")
+    assert third["messages"][:2] == first["messages"]
+    assert third["messages"][:4] == again["messages"]
+
+
+def test_scopes_models_sessions_and_users_know_nothing_of_each_other() -> None:
+    for own, other in (
+        ({"scope": "a"}, {"scope": "b"}),
+        ({"session": "a"}, {"session": "b"}),
+        ({"user": "a"}, {"user": "b"}),
+        ({"prompt_cache_key": "a"}, {"prompt_cache_key": "b"}),
+        ({"metadata": {"user_id": "a"}}, {"metadata": {"user_id": "b"}}),
+    ):
+        memory = ConversationMemory()
+        send(memory, ONE, ["Time: 9"], **own)
+        assert texts(send(memory, TWO, ["Time: 9"], **other), 0) == "one"
+        assert "Time: 9" in texts(send(memory, TWO, ["Time: 9"], **own), 0)
+
+
+def test_an_edited_history_is_sent_as_it_came() -> None:
+    memory = ConversationMemory()
+    send(memory, ONE, ["Time: 9"])
+    turns = [user("one, rather"), assistant("1"), user("two")]
+    second = send(memory, turns, ["Time: 9"])
+    assert texts(second, 0) == "one, rather"
+    assert "Time: 9" in texts(second, 2)
+
+
+def test_a_conversation_keeps_the_rules_it_began_with() -> None:
+    from canon.requests import view_of
+
+    memory = ConversationMemory()
+    send(memory, ONE, ["Time: 9"])
+    for messages, version in ((TWO, 1), ([user("new")], 2)):
+        view = view_of({"model": "m", "messages": [{"role": "system", "content": "Be brief."}, *messages]})
+        assert view is not None
+        assert memory.open(view, scope="", session="", rules_version=2).rules_version == version
