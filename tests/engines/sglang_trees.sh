@@ -18,7 +18,7 @@ sglang=sglang==0.5.23
 [ -x "$python" ] || "${PYTHON:-python3}" -m venv "$folder"
 install() { "$python" -m pip install --quiet --disable-pip-version-check "$@"; }
 
-install "$torch" 'numpy>=2' msgspec orjson psutil pybase64 pydantic pyzmq pillow tqdm requests aiohttp starlette
+install "$torch" 'numpy>=2' msgspec orjson packaging psutil pybase64 pydantic pyzmq pillow tqdm requests aiohttp starlette
 install --no-deps "$sglang"  # what it requires beyond that serves models; the worker does without
 
 worker=$(cd "$(dirname "$0")/../.." && pwd)/bench/peers/sglang_trees_worker.py
