@@ -8,7 +8,7 @@ from cache_core.block_pool import Blocks
 from cache_core.errors import LeaseReleasedError
 from cache_core.eviction.hints import RetentionHints
 from cache_core.node import Node, Root
-from cache_core.tokens import Tokens
+from cache_core.tokens import INT32, Tokens
 
 if TYPE_CHECKING:
     from cache_core.prefix_cache import PrefixCache
@@ -61,9 +61,10 @@ class Lease:
         self.num_blocks = len(blocks)
         self.wanted_length = len(tokens)  # tokens announced as its prompt
         self.announced = False  # others may wait for what it computes
-        self._token_buffer = np.empty(len(tokens) + 64, dtype=np.int32)
+        self._token_buffer = np.empty(len(tokens) + 64, INT32)
         self._token_buffer[: len(tokens)] = tokens
-        self._block_buffer = np.empty(len(blocks) + 16, dtype=np.int32)
+        prompt = -(-len(tokens) // cache.block_size)
+        self._block_buffer = np.empty(max(len(blocks), prompt) + 16, INT32)
         self._block_buffer[: len(blocks)] = blocks
 
     @property
@@ -136,7 +137,7 @@ class Lease:
     def continues_wanted(self, tokens: Tokens) -> bool:
         """Whether `tokens` go on as the announced prompt does. For the cache alone."""
         announced = self._token_buffer[self.length : min(self.length + len(tokens), self.wanted_length)]
-        return bool((announced == tokens[: len(announced)]).all())
+        return announced.tobytes() == tokens[: len(announced)].tobytes()
 
     def put_tokens(self, tokens: Tokens) -> None:
         """Write `tokens` behind the covered ones. For the cache alone."""
@@ -151,6 +152,15 @@ class Lease:
         self._block_buffer = _grown(self._block_buffer, self.num_blocks, end)
         self._block_buffer[self.num_blocks : end] = blocks
         self.num_blocks = end
+
+    def covered_tokens(self, first: int, last: int) -> Tokens:
+        """Tokens of its blocks from `first` up to `last`. For the cache alone."""
+        size = self._cache.block_size
+        return self._token_buffer[first * size : last * size]
+
+    def last_block(self) -> int | None:
+        """The last of the page table, None where that is empty. For the cache alone."""
+        return int(self._block_buffer[self.num_blocks - 1]) if self.num_blocks else None
 
     def own_blocks(self) -> Blocks:
         """A writable view of the page table behind the indexed blocks. For the cache alone."""
@@ -169,6 +179,6 @@ class Lease:
 def _grown(buffer: Tokens, used: int, needed: int) -> Tokens:
     if needed <= len(buffer):
         return buffer
-    larger = np.empty(needed + needed // 2, dtype=np.int32)
+    larger = np.empty(needed + needed // 2, INT32)
     larger[:used] = buffer[:used]
     return larger

@@ -199,8 +199,7 @@ class PrefixCache:
             lease.require_live()
             needed = -(-(lease.length + len(tokens)) // self.block_size) - lease.num_blocks
             if needed > 0:
-                last = int(lease.blocks[-1]) if lease.num_blocks else None
-                lease.put_blocks(self._allocate(needed, last))
+                lease.put_blocks(self._allocate(needed, lease.last_block()))
             if lease.announced and not lease.continues_wanted(tokens):
                 self._withdraw(lease)
             lease.put_tokens(tokens)
@@ -223,7 +222,7 @@ class PrefixCache:
 
     def _index_blocks(self, lease: Lease, whole: int) -> None:
         """Move the own blocks up to block `whole` into the index, or take over those that are there."""
-        tokens = lease.tokens[lease.indexed * self.block_size : whole * self.block_size]
+        tokens = lease.covered_tokens(lease.indexed, whole)
         own = lease.own_blocks()[: whole - lease.indexed]
         node, matched = self._index.descend(lease.node, tokens)
         found = matched // self.block_size

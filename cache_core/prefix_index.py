@@ -11,7 +11,7 @@ import numpy as np
 from cache_core.block_pool import Blocks
 from cache_core.errors import IntegrityError
 from cache_core.node import Node, Root
-from cache_core.tokens import TOKEN_BYTES, Tokens, as_bytes, common_prefix
+from cache_core.tokens import INT32, TOKEN_BYTES, Tokens, as_bytes, common_prefix
 
 _MAX_LABEL = 1 << 16  # bytes in one label
 _MAX_GROWN = 1 << 14  # bytes up to which a label grows in place, since each growth copies it
@@ -87,7 +87,7 @@ class PrefixIndex:
             parts.append(step.blocks)
             step = step.parent
         parts.reverse()
-        return np.frombuffer(b"".join(parts), dtype=np.int32)
+        return np.frombuffer(b"".join(parts), INT32)
 
     def path_tokens(self, node: Node) -> tuple[str, Tokens]:
         """The scope of a node, and the tokens from its root down to its end."""
@@ -99,7 +99,7 @@ class PrefixIndex:
         if not isinstance(step, Root):
             raise IntegrityError("a path begins at a root")
         parts.reverse()
-        return step.scope, np.frombuffer(b"".join(parts), dtype=np.int32)
+        return step.scope, np.frombuffer(b"".join(parts), INT32)
 
     def pin(self, node: Node, above: Node | None = None) -> None:
         """One lease more on every node from `node` up to, not including, `above` (all, where None)."""

@@ -4,6 +4,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 Tokens = NDArray[np.int32]
+INT32 = np.dtype(np.int32)  # a dtype object: numpy would look its type up with every call
 TOKEN_BYTES = 4
 _CHUNK = 16_384  # tokens compared at once, so that an early difference ends a long compare early
 
@@ -16,7 +17,7 @@ def as_tokens(tokens: ArrayLike) -> Tokens:
 
 def as_bytes(tokens: Tokens) -> memoryview:
     """The bytes of a contiguous token array, without a copy."""
-    return tokens.view(np.uint8).data
+    return tokens.data.cast("B") if len(tokens) else memoryview(b"")
 
 
 def common_prefix(a: Tokens, b: Tokens) -> int:
