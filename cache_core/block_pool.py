@@ -5,10 +5,14 @@ from numpy.typing import NDArray
 
 from cache_core.errors import IntegrityError, OutOfBlocksError
 from cache_core.extents import FreeExtents
+from cache_core.tokens import INT32
 
 FREE, FILLING, READY = 0, 1, 2  # states of a block; it only ever goes free -> filling -> ready -> free
 
 Blocks = NDArray[np.int32]
+
+_NOTHING: Blocks = np.empty(0, INT32)
+_ONE = np.int32(1).tobytes()
 
 
 class BlockPool:
@@ -52,25 +56,23 @@ class BlockPool:
         """
         if n > self._free_count:
             raise OutOfBlocksError(n, self._free_count)
-        blocks = np.empty(n, dtype=np.int32)
-        done = 0
-        if after is not None and n:
-            done = self._free.take_at(after + 1, n)
-            blocks[:done] = np.arange(after + 1, after + 1 + done, dtype=np.int32)
-        while done < n:
-            start, taken = self._free.take_best(n - done)
-            blocks[done : done + taken] = np.arange(start, start + taken, dtype=np.int32)
-            done += taken
-        self._free_count -= n
-        self.state[blocks] = FILLING
-        self.refs[blocks] = 1
-        return blocks
+        runs: list[Blocks] = []
+        left = n
+        if after is not None and n and (taken := self._free.take_at(after + 1, n)):
+            left -= taken
+            runs.append(self._taken(after + 1, taken))
+        while left:
+            start, taken = self._free.take_best(left)
+            left -= taken
+            runs.append(self._taken(start, taken))
+        return runs[0] if len(runs) == 1 else np.concatenate([*runs, _NOTHING])
 
     def mark_ready(self, blocks: Blocks) -> None:
         """The bytes of these filling blocks are whole now."""
-        if (self.state[blocks] != FILLING).any():
+        place = _place(blocks)
+        if self.state[place].tobytes().count(FILLING) != len(blocks):
             raise IntegrityError(f"only a filling block becomes ready: {self._odd(blocks, FILLING)}")
-        self.state[blocks] = READY
+        self.state[place] = READY
 
     def retain(self, blocks: Blocks) -> None:
         """One more holder for each of these blocks, which must have one already."""
@@ -84,6 +86,13 @@ class BlockPool:
         """One holder less for each of these blocks; says how many had no other and are free now."""
         if len(blocks) == 0:
             return 0
+        run = _place(blocks)
+        if isinstance(run, slice) and self.refs[run].tobytes() == _ONE * len(blocks):
+            self.refs[run] = 0
+            self.state[run] = FREE
+            self._free.give(run.start, len(blocks))
+            self._free_count += len(blocks)
+            return len(blocks)
         ordered = np.sort(blocks)
         if (ordered[1:] == ordered[:-1]).any():
             raise IntegrityError("a release names each block once")
@@ -98,6 +107,13 @@ class BlockPool:
         self._give_back(freed)
         return len(freed)
 
+    def _taken(self, start: int, length: int) -> Blocks:
+        end = start + length
+        self._free_count -= length
+        self.state[start:end] = FILLING
+        self.refs[start:end] = 1
+        return np.arange(start, end, dtype=INT32)
+
     def _give_back(self, freed: Blocks) -> None:
         if len(freed) == 0:
             return
@@ -111,3 +127,10 @@ class BlockPool:
     def _odd(self, blocks: Blocks, expected: int) -> list[int]:
         odd: list[int] = blocks[self.state[blocks] != expected][:8].tolist()
         return odd
+
+
+def _place(blocks: Blocks) -> slice | Blocks:
+    """Where these blocks are in an array: as a slice, which numpy takes much faster, if each follows the one before."""
+    start, length = (int(blocks[0]), len(blocks)) if len(blocks) else (0, 0)
+    follows = length == 1 or blocks.tobytes() == np.arange(start, start + length, dtype=INT32).tobytes()
+    return slice(start, start + length) if follows else blocks
