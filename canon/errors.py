@@ -1,6 +1,7 @@
 """What canon refuses.
 
 CanonError
+ +- JsonRefusedError   a text is not JSON, or its JSON cannot be rewritten without a loss
  +- ModelFolderError   the model's folder cannot be used: a file is missing, unreadable, or a template does not compile
  +- PolicyError        a policy, a rule or a switch that does not exist
  +- TemplateError      one request cannot be turned into prompt tokens; `param` names the part of it that is at fault
@@ -9,6 +10,15 @@ CanonError
 
 class CanonError(Exception):
     """Root of everything canon raises on purpose."""
+
+
+class JsonRefusedError(CanonError, ValueError):
+    """The text is no JSON, or rewriting it might lose something. `reason` is a short name of what is wrong."""
+
+    def __init__(self, reason: str, offset: int | None = None) -> None:
+        super().__init__(reason if offset is None else f"{reason} at character {offset}")
+        self.reason = reason
+        self.offset = offset  # characters into the text; None: not known
 
 
 class ModelFolderError(CanonError):
