@@ -1,7 +1,7 @@
 """Replays a log: finds causes, prices them, and measures each rule of a policy."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from canon.canonicalize import canonicalize
@@ -58,9 +58,10 @@ class _Tally:
     """One finding over all requests it was seen in."""
 
     first: Finding
+    seen: int  # the request it was first seen in
     tokens: int = 0
     requests: int = 0
-    numbers: set[int] = field(default_factory=set)
+    last: int = -1
 
 
 class Linter:
@@ -93,16 +94,14 @@ class Linter:
 
     def report(self) -> LintReport:
         """What was found so far."""
-        findings = sorted(
-            (
-                replace(tally.first, tokens_lost=tally.tokens, requests=tally.requests)
-                for tally in self._tallies.values()
-            ),
-            key=lambda finding: -finding.tokens_lost,
-        )
+        tallies = sorted(self._tallies.values(), key=lambda tally: -tally.tokens)
+        findings = [
+            replace(tally.first, tokens_lost=tally.tokens, requests=tally.requests) for tally in tallies
+        ]
         last = self._stages[-1].reused if self._stages else self._reused
         return LintReport(
             tuple(findings),
+            tuple(tally.seen for tally in tallies),
             self._share(self._reused),
             self._share(last),
             self._requests,
@@ -159,10 +158,10 @@ class Linter:
         if tally is None:
             if len(self._tallies) >= _FINDINGS:
                 del self._tallies[min(self._tallies, key=lambda each: self._tallies[each].tokens)]
-            tally = self._tallies[key] = _Tally(_finding(one, cause, path))
+            tally = self._tallies[key] = _Tally(_finding(one, cause, path), self._requests - 1)
         tally.tokens += max(1, one.lost // UNIT)
-        if self._requests not in tally.numbers:
-            tally.numbers = {self._requests}
+        if self._requests != tally.last:
+            tally.last = self._requests
             tally.requests += 1
 
     def _open_stages(self, body: Any, scope: str) -> None:

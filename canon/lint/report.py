@@ -22,6 +22,7 @@ class LintReport:
     """Findings, dearest first, and the reuse rate of the log as it is and as canon would make it."""
 
     findings: tuple[Finding, ...]
+    first_seen: tuple[int, ...]  # of each finding: the request it was first seen in, counted from 0
     reuse_before: float  # reused / prompt tokens, 0 to 1, in a prefix cache that forgets nothing
     reuse_after: float
     requests: int
@@ -32,7 +33,10 @@ class LintReport:
     def as_json(self) -> Mapping[str, object]:
         """Plain data with the field names as they are here."""
         return {
-            "findings": [_plain(finding) for finding in self.findings],
+            "findings": [
+                {**_plain(finding), "first_seen": seen}
+                for finding, seen in zip(self.findings, self.first_seen, strict=True)
+            ],
             "reuse_before": self.reuse_before,
             "reuse_after": self.reuse_after,
             "requests": self.requests,

@@ -1,0 +1,1 @@
+"""Commands of the `kvgate` command line, a module each."""

@@ -1,0 +1,1 @@
+"""`kvgate lint`: what breaks the prefixes of a request log."""
