@@ -209,6 +209,36 @@ def bench_cache(
         raise typer.Exit(1)
 
 
+@app.command()
+def lint(
+    logs: Annotated[
+        list[Path], typer.Argument(help="Request logs, JSON a line, also gzipped; - is standard input.")
+    ],
+    policy: Annotated[str, typer.Option(help="What canon may do: off, observe, safe or full.")] = "full",
+    tokenizer: Annotated[
+        str | None,
+        typer.Option(help="A model's folder or name to count with.", show_default="4 bytes are a token"),
+    ] = None,
+    block_size: Annotated[int, typer.Option(min=1, max=4096, help="Tokens a block of the cache.")] = 16,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    html: Annotated[bool, typer.Option("--html", help="A page on stdout.")] = False,
+    sarif: Annotated[bool, typer.Option("--sarif", help="SARIF 2.1.0 on stdout.")] = False,
+    fail_under: Annotated[
+        float | None,
+        typer.Option(min=0, max=1, help="Exit with 1 if the reuse rate of the log as it is lies under this."),
+    ] = None,
+) -> None:
+    """What breaks the prefixes of a request log: each cause with its price, and what ends it."""
+    from gateway.commands.lint import command
+
+    if json + html + sarif > 1:
+        _refuse("--json, --html and --sarif exclude each other.")
+    form: command.Format = "json" if json else "html" if html else "sarif" if sarif else "table"
+    code = command.run(logs, policy, tokenizer, block_size, form, fail_under)
+    if code:
+        raise typer.Exit(code)
+
+
 @sim.command("evict")
 def sim_evict(
     trace: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="JSON Lines with hash_ids.")],

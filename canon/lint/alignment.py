@@ -6,9 +6,18 @@ from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
 from typing import Literal
 
-from canon.lint.segments import Segment
+from canon.lint.segments import Segment, dump
+from canon.lint.tool_differences import Way, differences
 
-Change = Literal["changed", "inserted", "removed", "reordered", "moved"]
+Change = Literal[
+    "changed", "inserted", "removed", "reordered", "moved", "keys reordered", "properties reordered"
+]
+_WAYS: dict[Way, Change] = {
+    "value": "changed",
+    "list order": "reordered",
+    "key order": "keys reordered",
+    "property order": "properties reordered",
+}
 
 _PIECES = (
     4_000  # pieces, or lines of one text, that are aligned at most; what lies behind is taken as it stands
@@ -143,6 +152,8 @@ def _is_fork(old: Segment, new: Segment) -> bool:
 
 def _changes(old: Segment, new: Segment, trail: _Trail) -> None:
     """The differences inside one piece."""
+    if new.kind == "tool" and _tool_changes(old, new, trail):
+        return
     start = common_start(old.text, new.text)
     end = common_end(old.text[start:], new.text[start:])
     trail.equal(new.text[:start])
@@ -152,6 +163,27 @@ def _changes(old: Segment, new: Segment, trail: _Trail) -> None:
     else:
         _note(old, new, (start, start + len(a)), (start, start + len(b)), trail)
     trail.equal(new.text[len(new.text) - end :] if end else "")
+
+
+def _tool_changes(old: Segment, new: Segment, trail: _Trail) -> bool:
+    """Differences by key rather than by letter; False where that cannot be said."""
+    found = differences(old.text, new.text)
+    if not found:
+        return False
+    at = 0
+    for each in found:
+        after = _shown(each.after)
+        place = max(at, new.text.find(dump(each.after), at))
+        trail.equal(new.text[at:place])
+        piece = replace(new, path=(*new.path, *each.path))
+        trail.found.append(Divergence(_WAYS[each.way], piece, 0, _shown(each.before), after, old))
+        at = place
+    trail.equal(new.text[at:])
+    return True
+
+
+def _shown(value: object) -> str:
+    return "" if value is None else value if isinstance(value, str) else dump(value)
 
 
 def _line_changes(old: Segment, new: Segment, start: int, end: int, trail: _Trail) -> int:
@@ -285,27 +317,33 @@ def common_end(a: str, b: str) -> int:
 
 def _moves(found: list[Divergence], old: Sequence[Segment], new: Sequence[Segment]) -> Iterator[Divergence]:
     """Tools that only changed places are one difference; a block that turns up elsewhere is moved, and its own cost."""
-    yield from _tool_moves([each for each in found if each.segment.kind == "tool"], old, new)
+    whole = [each for each in found if _is_whole_tool(each)]
+    yield from _tool_moves(whole, old, new)
     for each in found:
-        if each.segment.kind != "tool":
+        if all(each is not other for other in whole):
             yield _moved(each, old, new)
+
+
+def _is_whole_tool(each: Divergence) -> bool:
+    piece = each.old if each.change == "removed" and each.old is not None else each.segment
+    return piece.kind == "tool" and len(piece.path) == 2
 
 
 def _tool_moves(
     found: list[Divergence], old: Sequence[Segment], new: Sequence[Segment]
 ) -> Iterator[Divergence]:
-    tools = [[piece.text for piece in side if piece.kind == "tool"] for side in (old, new)]
-    if found and sorted(tools[0]) == sorted(tools[1]):
-        spent = sum(byte_length(text) for text in tools[1])
-        behind = sum(each.lost for each in found)
-        first = replace(found[0], change="reordered", lost=max(spent, behind))
-        yield replace(first, before=_joined(tools[0]), after=_joined(tools[1]))
-        return
+    """Tools that are on both sides and stand elsewhere are one difference, those that came or went are others."""
+    names = [[_tool_name(piece.text) for piece in side if piece.kind == "tool"] for side in (old, new)]
+    both = set(names[0]) & set(names[1])
+    kept = [[name for name in side if name in both] for side in names]
+    moved = [each for each in found if _tool_name(each.after or each.before) in both]
+    if moved and kept[0] != kept[1]:
+        spent = sum(byte_length(piece.text) for piece in new if piece.kind == "tool")
+        first = next((piece for piece in new if piece.kind == "tool"), moved[0].segment)
+        lost = max(spent, sum(each.lost for each in moved))
+        yield Divergence("reordered", first, 0, ", ".join(kept[0]), ", ".join(kept[1]), moved[0].old, lost)
+        found = [each for each in found if all(each is not other for other in moved)]
     yield from found
-
-
-def _joined(texts: list[str]) -> str:
-    return "\n".join(text[:200] for text in texts)
 
 
 def _moved(each: Divergence, old: Sequence[Segment], new: Sequence[Segment]) -> Divergence:

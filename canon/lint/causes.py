@@ -88,6 +88,16 @@ def _line(evidence: Evidence, old: bool) -> str:
     return segment.text[begin : end if 0 <= end < at + len(shown) + 500 else at + len(shown) + 500]
 
 
+def _whole_tool(evidence: Evidence) -> bool:
+    return len(evidence.divergence.segment.path) <= 2
+
+
+def _came_or_went(evidence: Evidence) -> bool:
+    one = evidence.divergence
+    piece = one.old if one.change == "removed" and one.old is not None else one.segment
+    return piece.kind == "tool" and _whole_tool(evidence) and one.change in ("inserted", "removed")
+
+
 def _takes_out_thinking(evidence: Evidence) -> bool:
     one = evidence.divergence
     return one.segment.kind == "reasoning" or bool(
@@ -137,7 +147,8 @@ def _image_before_text(evidence: Evidence) -> bool:
 
 def _history_is_shorter(evidence: Evidence) -> bool:
     one = evidence.divergence
-    return one.change == "removed" and one.segment.turn >= 0 and one.old is not None and one.old.turn >= 0
+    gone = one.old.role if one.old is not None else "system"
+    return one.change == "removed" and gone not in ("system", "developer", "tools")
 
 
 def _late_system(evidence: Evidence) -> bool:
@@ -149,11 +160,23 @@ _IN_PROMPT_HEAD = _role("system", "developer")
 
 _KINDS: tuple[tuple[_Test, Cause], ...] = (
     (
-        _all(_kind("tool"), _change("reordered")),
+        _all(_kind("tool"), _change("keys reordered")),
+        Cause("schema_keywords", "schema keys in another order", "policy safe orders keywords"),
+    ),
+    (
+        _all(_kind("tool"), _change("properties reordered")),
+        Cause(
+            "property_order",
+            "properties of a schema in another order",
+            "keep their order fixed where the schema is made: it may be the order in which the model writes",
+        ),
+    ),
+    (
+        _all(_kind("tool"), _change("reordered"), _whole_tool),
         Cause("tool_order", "tools in another order", "policy full sorts tools by name"),
     ),
     (
-        _all(_kind("tool"), _change("inserted", "removed")),
+        _came_or_went,
         Cause(
             "tool_set",
             "another set of tools",
@@ -197,14 +220,6 @@ _KINDS: tuple[tuple[_Test, Cause], ...] = (
         _blank_only,
         Cause(
             "whitespace", "blanks, line ends or a byte order mark", "policy safe unifies them in system text"
-        ),
-    ),
-    (
-        _all(_kind("tool"), _same_json),
-        Cause(
-            "schema_keywords",
-            "schema keys in another order",
-            "policy safe orders keywords; keep property order fixed",
         ),
     ),
     (

@@ -28,6 +28,8 @@ _DETAILS = {
     "inserted": "{where} has text that the request before it had not",
     "removed": "text that was there is gone at {where}",
     "reordered": "{where} has the same in another order",
+    "keys reordered": "{where} has its keys in another order",
+    "properties reordered": "{where} has its properties in another order",
     "moved": "a block at {where} stands in another place now",
 }
 

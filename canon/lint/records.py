@@ -5,7 +5,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-_REQUESTS = ("request", "body", "request_body", "requestBody", "kwargs", "params", "inputs", "input", "payload", "data")
+_REQUESTS = (
+    "request",
+    "body",
+    "request_body",
+    "requestBody",
+    "kwargs",
+    "params",
+    "inputs",
+    "input",
+    "payload",
+    "data",
+)
 _RESPONSES = ("response", "response_body", "responseBody", "outputs", "output", "completion")
 _BODY_KEYS = ("messages", "prompt")
 _SESSIONS = ("session_id", "sessionId", "conversation_id", "thread_id", "trace_id")
@@ -50,7 +61,9 @@ def _requests(record: Any, depth: int) -> Iterator[LoggedRequest]:
 def _is_body(record: Mapping[str, Any]) -> bool:
     if isinstance(record.get("messages"), list) or "prompt" in record:
         return True
-    return "input" in record and "model" in record and not any(name in record for name in ("output", *_SESSIONS))
+    return (
+        "input" in record and "model" in record and not any(name in record for name in ("output", *_SESSIONS))
+    )
 
 
 def _body_in(record: Mapping[str, Any], depth: int) -> Mapping[str, Any] | None:
@@ -70,7 +83,11 @@ def _body_in(record: Mapping[str, Any], depth: int) -> Mapping[str, Any] | None:
 
 
 def _are_messages(value: Any) -> bool:
-    return isinstance(value, list) and bool(value) and all(isinstance(item, dict) and "role" in item for item in value)
+    return (
+        isinstance(value, list)
+        and bool(value)
+        and all(isinstance(item, dict) and "role" in item for item in value)
+    )
 
 
 def _parsed(value: Any) -> Any:

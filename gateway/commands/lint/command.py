@@ -11,12 +11,12 @@ from typing import Literal
 from rich.console import Console
 
 from canon.errors import CanonError
-from canon.lint import Linter, LintReport, encoded_by
-from canon.lint.prefix_model import Encode
+from canon.lint import Linter, LintReport
 from gateway.commands.lint.html import as_html
 from gateway.commands.lint.log_files import Logs
 from gateway.commands.lint.sarif import as_sarif
 from gateway.commands.lint.terminal import print_report
+from gateway.commands.lint.tokenizers import encode_with
 
 Format = Literal["table", "json", "html", "sarif"]
 
@@ -25,11 +25,16 @@ _QUIET = 2.0  # seconds without progress
 
 
 def run(
-    paths: list[Path], policy: str, tokenizer: str | None, block_size: int, form: Format, fail_under: float | None
+    paths: list[Path],
+    policy: str,
+    tokenizer: str | None,
+    block_size: int,
+    form: Format,
+    fail_under: float | None,
 ) -> int:
     """Lint the logs and print a report; the exit code."""
     try:
-        encode = _encoder(tokenizer)
+        encode = encode_with(tokenizer) if tokenizer is not None else None
         logs = Logs(paths)
         logs.progress = _progress(logs.size)
         linter = Linter(policy, encode, block_size)
@@ -40,23 +45,14 @@ def run(
     report = linter.report()
     if not report.requests:
         reasons = ", ".join(f"{count} lines {reason}" for reason, count in logs.skipped.items()) or "no lines"
-        return _unusable(f"No request found ({reasons}). A line is a body, or has it under `request` or `input`.")
+        return _unusable(
+            f"No request found ({reasons}). A line is a body, or has it under `request` or `input`."
+        )
     _print(report, logs, policy, form)
     if fail_under is not None and report.reuse_before < fail_under:
         print(f"The reuse rate of {report.reuse_before:.3f} is under {fail_under:g}.", file=sys.stderr)
         return TOO_LITTLE
     return ENOUGH
-
-
-def _encoder(tokenizer: str | None) -> Encode | None:
-    if tokenizer is None:
-        return None
-    from canon.tokens import PromptTokenizer  # noqa: PLC0415 - tokenizers are slow to import
-
-    folder = Path(tokenizer)
-    if not folder.is_dir():
-        raise FileNotFoundError(f"{tokenizer} is no folder. --tokenizer takes a model's folder with tokenizer.json.")
-    return encoded_by(PromptTokenizer.from_folder(folder))
 
 
 def _print(report: LintReport, logs: Logs, policy: str, form: Format) -> None:

@@ -37,8 +37,8 @@ def as_html(report: LintReport, places: list[Place], policy: str) -> str:
 <h1>What breaks the prefixes of this log</h1>
 <p>{report.requests:,} requests, {report.prompt_tokens:,} prompt tokens. {escape(report.incomplete)}</p>
 {_bar("Reuse rate as it is", report.reuse_before)}{_bar(f"Under policy {policy}", report.reuse_after)}
-<table><thead><tr><th class=n>tokens lost</th><th class=n>requests</th><th>cause</th><th>where</th><th>before, after</th>
-<th>what ends it</th></tr></thead><tbody>{rows}</tbody></table>
+<table><thead><tr><th class=n>tokens lost</th><th class=n>requests</th><th>cause</th><th>where</th>
+<th>before, after</th><th>what ends it</th></tr></thead><tbody>{rows}</tbody></table>
 <table><thead><tr><th>rule</th><th class=n>requests edited</th><th class=n>reuse before</th><th class=n>reuse after</th>
 <th class=n>tokens saved</th></tr></thead><tbody>{gains}</tbody></table>
 </body></html>
@@ -46,7 +46,9 @@ def as_html(report: LintReport, places: list[Place], policy: str) -> str:
 
 
 def _bar(label: str, share: float) -> str:
-    return f'<div>{escape(label)}: {share:.1%}<div class=bar><span style="width:{share:.1%}"></span></div></div>'
+    return (
+        f'<div>{escape(label)}: {share:.1%}<div class=bar><span style="width:{share:.1%}"></span></div></div>'
+    )
 
 
 def _row(finding: Finding, place: Place) -> str:

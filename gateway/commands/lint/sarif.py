@@ -42,7 +42,9 @@ def _rules(kinds: dict[str, Finding]) -> list[dict[str, Any]]:
 
 def _result(finding: Finding, place: Place, prompt_tokens: int) -> dict[str, Any]:
     much = finding.tokens_lost >= _MUCH * prompt_tokens
-    message = f"{finding.cause} at {finding.path}: {finding.tokens_lost:,} tokens in {finding.requests:,} requests."
+    message = (
+        f"{finding.cause} at {finding.path}: {finding.tokens_lost:,} tokens in {finding.requests:,} requests."
+    )
     return {
         "ruleId": finding.rule,
         "level": "warning" if much else "note",
