@@ -11,6 +11,7 @@ from canon.lint.history import History
 from canon.lint.prefix_model import UNIT, Encode, PrefixModel
 from canon.lint.report import LintReport, RuleGain
 from canon.lint.segments import Segment, dump, segments_of
+from canon.memory import ConversationMemory
 from canon.policy import RULES, Policy
 from canon.requests.paths import path_text
 from canon.results import Finding
@@ -50,7 +51,7 @@ class _Stage:
     rule: str
     policy: Policy
     model: PrefixModel
-    memory: Any
+    memory: ConversationMemory | None
     reused: int = 0
     requests: int = 0
 
@@ -182,7 +183,7 @@ class Linter:
         before = self._stages[at - 1] if at else None
         model, reused = (before.model, before.reused) if before else (self._raw, self._reused)
         policy = self._policy.with_rules(dict.fromkeys(order[position + 1 :], "off"))
-        memory = None
+        memory = ConversationMemory() if rule == _MEMORY_RULE else None
         self._stages.insert(at, _Stage(rule, policy, model.fork(), memory, reused))
 
     def _replay(self, stage: _Stage, body: Any, segments: list[Segment], scope: str, response: Any) -> None:
