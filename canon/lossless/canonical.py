@@ -5,7 +5,7 @@ from typing import Any, NoReturn
 
 from canon.errors import CanonError, JsonRefusedError
 from canon.lossless.reader import MAX_DEPTH, Array, Atom, Node, Object, String, read
-from canon.lossless.strings import canonical_string, meaning
+from canon.lossless.strings import can_be_decoded, canonical_string, meaning
 
 
 def canonical(text: str) -> str:
@@ -62,7 +62,7 @@ class _LossyError(CanonError):
 
 
 def _by_the_standard_library(text: str) -> str | None:
-    if "\\u" in text or "\\/" in text:
+    if not can_be_decoded(text):
         return None
     try:
         value = json.loads(

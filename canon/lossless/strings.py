@@ -24,9 +24,11 @@ def _spell(escape: re.Match[str]) -> str:
     character = _character(escape[0])
     if spelled := _SPELLED.get(character):
         return spelled
-    if unicodedata.category(character) in _UNSEEN and character not in _JOINERS:
-        return escape[0].lower()
-    return character
+    return escape[0].lower() if _stays_escaped(character) else character
+
+
+def _stays_escaped(character: str) -> bool:
+    return unicodedata.category(character) in _UNSEEN and character not in _JOINERS
 
 
 def _character(escape: str) -> str:
@@ -41,3 +43,12 @@ def _character(escape: str) -> str:
 def meaning(lexeme: str) -> str:
     """The characters that the string between its quotation marks stands for."""
     return _ESCAPE.sub(lambda escape: _character(escape[0]), lexeme) if "\\" in lexeme else lexeme
+
+
+def can_be_decoded(text: str) -> bool:
+    """Whether every escape in a JSON text becomes a raw character or a short escape, so that none must be told from
+    the raw character."""
+    if "\\u" not in text:
+        return True
+    characters = map(_character, set(_ESCAPE.findall(text)))
+    return not any(character >= " " and _stays_escaped(character) for character in characters)
