@@ -30,6 +30,7 @@ RULES: Mapping[str, PolicyName | None] = MappingProxyType(
         "conversation_memory": "full",
     }
 )
+_MODES: tuple[Mode, ...] = ("off", "report", "act")
 _STRENGTH: Mapping[str, int] = {"off": 0, "observe": 1, "safe": 2, "full": 3}
 
 
@@ -59,6 +60,13 @@ class Policy:
                     f"rule {rule} cannot be switched to {mode!r:.40}, but to act, report or off"
                 )
         return replace(self, modes=MappingProxyType({**self.modes, **switches}))
+
+    def lowered(self, wanted: str) -> "Policy":
+        """The weaker of this policy and the one called `wanted`, rule by rule. Raises PolicyError for no policy."""
+        other = Policy.named(wanted)
+        modes = {rule: min(mode, other.modes[rule], key=_MODES.index) for rule, mode in self.modes.items()}
+        name = lower(self.name, wanted)
+        return replace(self, name=name, modes=MappingProxyType(modes), applies=self.applies and other.applies)
 
     def acts(self, rule: str) -> bool:
         return self.modes[rule] == "act"

@@ -94,6 +94,7 @@ class GenerateRequest:
     reasoning: bool = True  # False: text between thinking tags is ordinary content
     starts_in_reasoning: bool = False  # True: the rendered prompt already ends inside an opened thinking tag
     body: Mapping[str, Any] = field(default_factory=dict)
+    raw: bytes | None = None  # the bytes of `body` as they came; None: it was rewritten, and is written anew
 
 
 @dataclass(frozen=True, slots=True)

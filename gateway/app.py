@@ -11,6 +11,7 @@ from starlette.routing import Route
 
 from engine_adapters.base import EngineAdapter
 from gateway.admission import Admission
+from gateway.canonical.stage import CanonStage
 from gateway.chat import chat_job
 from gateway.completions import completions_job
 from gateway.endpoint import GenerationEndpoint
@@ -47,7 +48,7 @@ def create_app_over(served: Served, settings: GatewaySettings | None = None) -> 
     app.add_exception_handler(ApiError, _answer_api_error)
     app.add_exception_handler(HTTPException, _answer_http_exception)
     _add_model_routes(app, ModelRoutes(served, settings))
-    context = JobContext(served, threads, settings)
+    context = JobContext(served, threads, settings, CanonStage(settings.canon))
     admission = Admission(settings)
     for path, make_job in (("/v1/chat/completions", chat_job), ("/v1/completions", completions_job)):
         endpoint = GenerationEndpoint(make_job, context, admission)

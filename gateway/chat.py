@@ -6,9 +6,11 @@ from typing import Any
 
 from canon.errors import TemplateError
 from engine_adapters.base import GenerateRequest
+from gateway.canonical.recorder import AnswerRecorder
 from gateway.errors import invalid
-from gateway.jobs import Job, JobContext, memory_scope, new_head, room_for
+from gateway.jobs import Job, JobContext, canonical, memory_scope, new_head, room_for
 from gateway.prompts import PromptSource, RenderedChat
+from gateway.transport.incoming import Incoming
 from gateway.transport.record import RequestRecord
 from gateway.wire.answers import AnswerHead, StreamedAnswer, WholeAnswer
 from gateway.wire.chat_answer import WholeChat
@@ -18,17 +20,21 @@ from gateway.wire.sampling import sampling_params
 from gateway.wire.validation import unknown_names, validate
 
 
-async def chat_job(body: Mapping[str, Any], size: int, context: JobContext, record: RequestRecord) -> Job:
+async def chat_job(incoming: Incoming, context: JobContext, record: RequestRecord) -> Job:
     """Check, render and encode a chat; raises ApiError for everything that is wrong with it."""
-    chat = validate(ChatBody, body)
+    chat = validate(ChatBody, incoming.body)
     record.model, record.stream = chat.model[:200], bool(chat.stream)
     record.ignored = unknown_names(chat)
     backend = context.served.find(chat.model)
     check_chat(chat, context.settings)
     able = backend.capabilities()
     sharing = memory_scope(able.model)
+    sent = await canonical(incoming, "chat", able.model, context, record)
+    body = sent.body
     tools = tool_options(chat, body.get("tools"), can_parse=able.tool_parser is not None)
-    prompt = await context.threads.encode(size, partial(_render, backend.prompts, chat, body, sharing))
+    prompt = await context.threads.encode(
+        incoming.size, partial(_render, backend.prompts, chat, body, sharing)
+    )
     record.prompt_tokens = len(prompt.ids)
     head = new_head("chatcmpl", able.model, chat.n or 1)
     request = GenerateRequest(
@@ -46,8 +52,11 @@ async def chat_job(body: Mapping[str, Any], size: int, context: JobContext, reco
         tools=tools,
         starts_in_reasoning=prompt.starts_in_reasoning,
         body=body,
+        raw=sent.raw,
     )
-    return Job(backend.engine, (request,), _answer(chat, head))
+    kept = sent.recording
+    recorder = None if kept is None else AnswerRecorder(kept, WholeChat(head, logprobs=False))
+    return Job(backend.engine, (request,), _answer(chat, head), recorder)
 
 
 def _render(prompts: PromptSource, chat: ChatBody, body: Mapping[str, Any], scope: str) -> RenderedChat:

@@ -126,6 +126,14 @@ def serve(
     control_tokens_in_content: Annotated[
         ControlTokens, typer.Option(help="Whether special tokens typed in a message act as such.")
     ] = ControlTokens.text,
+    canon_policy: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="How requests are rewritten so that prefixes match: off, observe, safe or full; with chat=, "
+            "completions= or chat/MODEL= in front for some requests. May be repeated.",
+            show_default="safe",
+        ),
+    ] = None,
     tool_parser: Annotated[
         str | None, typer.Option(help="How tool calls are read.", show_default="found from the template")
     ] = None,
@@ -137,18 +145,24 @@ def serve(
     ] = False,
 ) -> None:
     """Serve one model over the OpenAI API."""
+    from canon.errors import PolicyError
     from engine_adapters.embedded.config import EmbeddedConfig
+    from gateway.canonical.policies import parse_policy
     from gateway.embedded import EmbeddedOptions, load_embedded, missing_packages
     from gateway.listener import ListenError
     from gateway.logs import configure_logs
     from gateway.serve import ServeOptions, Service
-    from gateway.settings import MIB, GatewaySettings
+    from gateway.settings import MIB, CanonSettings, GatewaySettings
 
     missing = missing_packages()
     if missing:
         _refuse(f"The embedded engine needs {', '.join(missing)}: pip install 'kvgate[embedded]'")
     if disk_cache_dir is not None and not host_cache_gib:
         _refuse("--disk-cache-dir needs --host-cache-gib: blocks reach the disk through main memory")
+    try:
+        canon = CanonSettings(policies=tuple(map(parse_policy, canon_policy or ())))
+    except PolicyError as error:
+        _refuse(f"--canon-policy: {error}")
     configure_logs(json=json)
     engine = EmbeddedConfig(
         model=model,
@@ -165,7 +179,7 @@ def serve(
         tool_parser=tool_parser,
     )
     options = EmbeddedOptions(engine, chat_template, control_tokens_in_content.value)
-    settings = GatewaySettings(max_body_bytes=int(max_body_mib * MIB))
+    settings = GatewaySettings(max_body_bytes=int(max_body_mib * MIB), canon=canon)
     where = ServeOptions(host, port, json=json)
     try:
         status = Service(lambda progress: load_embedded(options, progress), where, settings).run()

@@ -1,8 +1,6 @@
 """POST /v1/completions: every prompt of the body becomes one engine request."""
 
-from collections.abc import Mapping
 from functools import partial
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,8 +8,9 @@ from numpy.typing import NDArray
 from canon.errors import TemplateError
 from engine_adapters.base import GenerateRequest
 from gateway.errors import invalid
-from gateway.jobs import Job, JobContext, memory_scope, new_head, room_for
+from gateway.jobs import Job, JobContext, canonical, memory_scope, new_head, room_for
 from gateway.prompts import PromptSource
+from gateway.transport.incoming import Incoming
 from gateway.transport.record import RequestRecord
 from gateway.wire.answers import AnswerHead, StreamedAnswer, WholeAnswer
 from gateway.wire.completions_answer import WholeCompletion
@@ -21,19 +20,21 @@ from gateway.wire.sampling import sampling_params
 from gateway.wire.validation import unknown_names, validate
 
 
-async def completions_job(
-    body: Mapping[str, Any], size: int, context: JobContext, record: RequestRecord
-) -> Job:
+async def completions_job(incoming: Incoming, context: JobContext, record: RequestRecord) -> Job:
     """Check and encode the prompts; raises ApiError for everything that is wrong with them."""
-    wanted = validate(CompletionsBody, body)
+    wanted = validate(CompletionsBody, incoming.body)
     record.model, record.stream = wanted.model[:200], bool(wanted.stream)
     record.ignored = unknown_names(wanted)
     backend = context.served.find(wanted.model)
     check_completions(wanted, context.settings)
     able = backend.capabilities()
     sharing = memory_scope(able.model)
+    # Prompts are taken from `wanted`: no rule edits a raw prompt.
+    sent = await canonical(incoming, "completions", able.model, context, record)
     prompts = wanted.prompts()
-    encoded = await context.threads.encode(size, partial(_encode_all, backend.prompts, wanted, sharing))
+    encoded = await context.threads.encode(
+        incoming.size, partial(_encode_all, backend.prompts, wanted, sharing)
+    )
     record.prompt_tokens = sum(map(len, encoded))
     head = new_head("cmpl", able.model, wanted.n or 1)
     limit = wanted.max_tokens or DEFAULT_MAX_TOKENS
@@ -50,7 +51,8 @@ async def completions_job(
             ),
             scope=sharing,
             reasoning=False,
-            body=body,
+            body=sent.body,
+            raw=sent.raw,
         )
         for index, ids in enumerate(encoded)
     ]

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from starlette.types import Receive, Scope, Send
@@ -20,10 +20,11 @@ from gateway.errors import (
     not_ready,
 )
 from gateway.generation import Generation
-from gateway.jobs import JobContext, JobMaker
+from gateway.jobs import Job, JobContext, JobMaker
 from gateway.transport.answer import send_error, send_json
 from gateway.transport.body import parse_object, read_body
 from gateway.transport.disconnect import DisconnectGuard
+from gateway.transport.incoming import Incoming
 from gateway.transport.record import RequestRecord, log_unexpected, record_of
 from gateway.transport.sse import DONE, KEEPALIVE, EventStream
 from gateway.wire.answers import StreamedAnswer, WholeAnswer
@@ -46,15 +47,17 @@ class GenerationEndpoint:
         try:
             with self._admission.enter() as ticket:
                 raw = await read_body(scope, receive, self._settings, ticket.hold)
-                await self._answer(raw, receive, send, record)
+                await self._answer(raw, scope, receive, send, record)
         except (ApiError, EngineError) as error:
             await send_error(send, self._refusal(error, record))
 
-    async def _answer(self, raw: bytes, receive: Receive, send: Send, record: RequestRecord) -> None:
+    async def _answer(
+        self, raw: bytes, scope: Scope, receive: Receive, send: Send, record: RequestRecord
+    ) -> None:
         stream = EventStream(send, self._settings.write_stall_s)
         try:
             async with DisconnectGuard(receive):
-                answer = await self._generate(raw, stream, record)
+                answer = await self._generate(raw, dict(scope["headers"]), stream, record)
         except asyncio.CancelledError:
             # Not the client: the server ends and has waited long enough. The task ends right after this answer.
             raise await self._cut(stream) from None
@@ -66,16 +69,22 @@ class GenerationEndpoint:
             await send_json(send, answer.body())
 
     async def _generate(
-        self, raw: bytes, stream: EventStream, record: RequestRecord
+        self, raw: bytes, headers: Mapping[bytes, bytes], stream: EventStream, record: RequestRecord
     ) -> StreamedAnswer | WholeAnswer:
         body = await self._context.threads.parse(len(raw), partial(parse_object, raw))
-        job = await self._make_job(body, len(raw), self._context, record)
+        job = await self._make_job(Incoming(body, raw, headers), self._context, record)
         async with Generation(job.engine, job.requests, self._settings) as run:
             if isinstance(job.answer, StreamedAnswer):
-                await self._stream(run, job.answer, stream, record)
+                await self._stream(run, job, job.answer, stream, record)
             else:
-                await self._collect(run, job.answer, record)
+                await self._collect(run, job, job.answer, record)
+        # Before the last bytes go out: the client's next turn may come right behind them.
+        await self._remember(job)
         return job.answer
+
+    async def _remember(self, job: Job) -> None:
+        if job.recorder is not None:
+            await self._context.threads.canonicalize(job.recorder.recording.size, job.recorder.keep)
 
     async def _cut(self, stream: EventStream) -> GatewayError:
         error = not_ready("the server is shutting down", self._settings.retry_after_s)
@@ -84,20 +93,27 @@ class GenerationEndpoint:
         await stream.fail(error)
         return StreamAbortedError()
 
-    async def _collect(self, run: Generation, answer: WholeAnswer, record: RequestRecord) -> None:
+    async def _collect(self, run: Generation, job: Job, answer: WholeAnswer, record: RequestRecord) -> None:
         while (batch := await run.batch()) is not None:
             record.saw_first_event()
+            job.note(batch)
             for source, event in batch:
                 answer.add(source, event)
 
     async def _stream(
-        self, run: Generation, answer: StreamedAnswer, stream: EventStream, record: RequestRecord
+        self,
+        run: Generation,
+        job: Job,
+        answer: StreamedAnswer,
+        stream: EventStream,
+        record: RequestRecord,
     ) -> None:
         try:
             # Headers wait for the first event, so that a failure before it has its own HTTP status.
             while (batch := await run.batch(self._settings.keepalive_s)) is not None:
                 if batch:
                     record.saw_first_event()
+                    job.note(batch)
                 frames = b"".join([answer.frames(source, event) for source, event in batch])
                 if frames or not batch:
                     await stream.write(frames or KEEPALIVE)

@@ -2,18 +2,24 @@
 
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from functools import partial
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from engine_adapters.base import EngineAdapter, GenerateRequest
+from gateway.canonical.policies import Route
+from gateway.canonical.recorder import AnswerRecorder
+from gateway.canonical.stage import Canonical, CanonStage
 from gateway.errors import context_too_long, invalid
+from gateway.generation import Tagged
 from gateway.prompts import PromptThreads
 from gateway.served import Served
 from gateway.settings import GatewaySettings
+from gateway.transport.incoming import Incoming
 from gateway.transport.record import RequestRecord
 from gateway.wire.answers import AnswerHead, StreamedAnswer, WholeAnswer
 
@@ -27,6 +33,13 @@ class Job:
     engine: EngineAdapter
     requests: Sequence[GenerateRequest]
     answer: StreamedAnswer | WholeAnswer
+    recorder: AnswerRecorder | None = None  # None: the answer is not remembered
+
+    def note(self, batch: Sequence[Tagged]) -> None:
+        """Collect events for the memory."""
+        if self.recorder is not None:
+            for source, event in batch:
+                self.recorder.add(source, event)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,15 +49,25 @@ class JobContext:
     served: Served
     threads: PromptThreads
     settings: GatewaySettings
+    canon: CanonStage
 
 
 class JobMaker(Protocol):
     """One generation route: checks a body and makes its job; raises ApiError or EngineError."""
 
-    async def __call__(
-        self, body: Mapping[str, Any], size: int, context: JobContext, record: RequestRecord
-    ) -> Job:
-        """`size` is the body's length in bytes; `record` takes what the access line says."""
+    async def __call__(self, incoming: Incoming, context: JobContext, record: RequestRecord) -> Job:
+        """`record` takes what the access line says."""
+
+
+async def canonical(
+    incoming: Incoming, route: Route, model: str, context: JobContext, record: RequestRecord
+) -> Canonical:
+    """The checked request as it goes on, noted in `record`; raises ApiError 400 for a policy that does not exist."""
+    policy = context.canon.policy(route, model, incoming)
+    work = partial(context.canon.apply, incoming, policy, memory_scope(model))
+    result = await context.threads.canonicalize(incoming.size, work)
+    record.canon = result.told
+    return result
 
 
 def memory_scope(model: str) -> str:

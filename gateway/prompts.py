@@ -62,6 +62,10 @@ class PromptThreads:
         """`work()`, which parses `size` bytes; on a thread if they are many."""
         return work() if size <= self._inline_parse else await self._on_thread(work)
 
+    async def canonicalize(self, size: int, work: Callable[[], Result]) -> Result:
+        """`work()`, which goes through `size` bytes of text; on a thread if they are many."""
+        return work() if size <= self._inline_prompt else await self._on_thread(work)
+
     async def encode(self, size: int, work: Callable[[], Result]) -> Result:
         """`work()`, which renders and encodes `size` bytes; on a thread if they are many."""
         return work() if size <= self._inline_prompt else await self._on_thread(work)

@@ -1,8 +1,20 @@
 """What an operator may set about the HTTP surface. Every bound of the gateway is a field here."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from gateway.canonical.policies import PolicyFor
 
 MIB = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class CanonSettings:
+    """How requests are rewritten before they are tokenized, and what is remembered for it."""
+
+    policies: tuple[PolicyFor, ...] = ()  # where none covers a request: `safe`
+    memory_bytes: int = 64 * MIB  # of what conversations were sent, which is prompt text
+    memory_ttl_s: float = 24 * 3600.0  # what was not used for so long is forgotten
+    session_headers: tuple[str, ...] = ("x-kvgate-session", "x-session-id")  # name a client's conversation
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,4 +35,5 @@ class GatewaySettings:
     inline_prompt_bytes: int = 20_000  # larger prompts are rendered and encoded off the event loop
     inline_parse_bytes: int = 256 * 1024  # larger bodies are parsed off the event loop
     prompt_threads: int = 2  # threads which do that
+    canon: CanonSettings = field(default_factory=CanonSettings)
     retry_after_s: int = 2  # what Retry-After says with 429 and 503

@@ -9,7 +9,7 @@ from canon.lint.segments import Segment
 
 UNIT = 4  # bytes of one token: of an int32 id, and, where tokens are estimated, of UTF-8 text
 _STATES = 100_000  # remembered ends of pieces
-_BLOCKS = 2_000_000  # block hashes in one generation
+_BLOCKS = 2_000_000
 
 Encode = Callable[[str], bytes]
 
@@ -37,12 +37,14 @@ class PrefixModel:
     Args:
         encode: text to bytes, `UNIT` a token; UTF-8 text itself, or int32 ids.
         block_size: tokens a block.
+        max_blocks: block hashes in one generation, of which there are two.
     """
 
-    def __init__(self, encode: Encode, block_size: int = 16) -> None:
+    def __init__(self, encode: Encode, block_size: int = 16, max_blocks: int = _BLOCKS) -> None:
         self._encode = encode
         self._width = block_size * UNIT
         self._block_size = block_size
+        self._max_blocks = max_blocks
         self._new: set[bytes] = set()
         self._old: set[bytes] = set()
         self._ends: dict[bytes, _End] = {}
@@ -97,7 +99,7 @@ class PrefixModel:
 
     def _add(self, chain: bytes) -> None:
         self._new.add(chain)
-        if len(self._new) >= _BLOCKS:
+        if len(self._new) >= self._max_blocks:
             self.full = self.full or bool(self._old)
             self._new, self._old = set(), self._new
             self._ends.clear()

@@ -3,6 +3,7 @@
 import logging
 import time
 import traceback
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -11,6 +12,36 @@ from starlette.types import Scope
 log = logging.getLogger("kvgate.gateway")
 
 _KEY = "kvgate.record"
+
+
+@dataclass(frozen=True, slots=True)
+class CanonTold:
+    """What canon did to one request, or would have done: counts, and never any text."""
+
+    policy: str
+    applied: bool = True  # False: the edits were only counted
+    edits: Mapping[str, int] = field(default_factory=dict)  # by rule
+    findings: Mapping[str, int] = field(default_factory=dict)  # by cause
+    gain_tokens: int | None = None  # prompt tokens that the edits would have let be reused, estimated
+
+    def header(self) -> bytes:
+        """`full; edits=3; newlines=2; tool_order=1`; `would-edit` where nothing was changed."""
+        total = f"{'edits' if self.applied else 'would-edit'}={sum(self.edits.values())}"
+        return "; ".join([self.policy, total, *_counts(self.edits)]).encode()
+
+    def fields(self) -> dict[str, object]:
+        """What the access line says, but for what is nothing."""
+        facts: dict[str, object] = {
+            "canon": self.policy,
+            "canon_edits" if self.applied else "canon_would_edit": ",".join(_counts(self.edits)),
+            "canon_findings": sum(self.findings.values()),
+            "canon_gain_tokens": self.gain_tokens,
+        }
+        return {name: value for name, value in facts.items() if value not in ("", 0) or name == "canon"}
+
+
+def _counts(counts: Mapping[str, int]) -> list[str]:
+    return [f"{name}={count}" for name, count in sorted(counts.items())]
 
 
 @dataclass(slots=True)
@@ -29,6 +60,7 @@ class RequestRecord:
     prompt_tokens: int | None = None
     cached_tokens: int | None = None
     completion_tokens: int | None = None
+    canon: CanonTold | None = None
     ttft_s: float | None = None  # from the first byte of the request to the engine's first event
 
     def saw_first_event(self) -> None:
@@ -47,6 +79,7 @@ class RequestRecord:
             "model": self.model,
             "ignored": self.ignored,
             "stream": self.stream,
+            **(self.canon.fields() if self.canon else {}),
             "prompt_tokens": self.prompt_tokens,
             "cached_tokens": self.cached_tokens,
             "completion_tokens": self.completion_tokens,

@@ -34,7 +34,8 @@ class RequestContext:
         async def send_with_id(message: Message) -> None:
             if message["type"] == "http.response.start":
                 record.status = message["status"]
-                message = {**message, "headers": [*message.get("headers", ()), header]}
+                told = [] if record.canon is None else [(b"x-kvgate-canon", record.canon.header())]
+                message = {**message, "headers": [*message.get("headers", ()), header, *told]}
             await send(message)
 
         try:

@@ -63,7 +63,8 @@ class WholeChat(WholeAnswer):
         if isinstance(event, Finished):
             choice.finish_reason = event.reason
             return
-        choice.logprobs += event.logprobs
+        if self._logprobs:
+            choice.logprobs += event.logprobs
         if isinstance(event, TextDelta):
             choice.text.append(event.text)
         elif isinstance(event, ReasoningDelta):

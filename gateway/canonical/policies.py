@@ -1,0 +1,57 @@
+"""Which policy a request gets: what the operator set for its route and model, or less if the client asks for it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from canon.errors import PolicyError
+from canon.policy import Mode, Policy
+
+HEADER = "x-kvgate-policy"
+
+Route: TypeAlias = Literal["chat", "completions"]
+_ROUTES: Mapping[str, Route | None] = {"chat": "chat", "completions": "completions", "*": None}
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyFor:
+    """A policy for some requests; None stands for all routes or all models."""
+
+    policy: str
+    route: Route | None = None
+    model: str | None = None
+    rules: Mapping[str, Mode] = field(default_factory=dict)  # single rules switched
+
+    def covers(self, route: Route, model: str) -> bool:
+        return self.route in (None, route) and self.model in (None, model)
+
+
+def parse_policy(text: str) -> PolicyFor:
+    """`full`, `chat=full` or `chat/MODEL=full`; raises PolicyError saying what is wrong."""
+    where, equals, policy = text.rpartition("=")
+    Policy.named(policy)
+    if not equals:
+        return PolicyFor(policy)
+    route, slash, model = where.partition("/")
+    if route not in _ROUTES:
+        raise PolicyError(f"no route is called {route!r:.40}; there are chat, completions, and * for both")
+    if slash and not model:
+        raise PolicyError(f"{text!r:.80} names no model behind the slash")
+    return PolicyFor(policy, _ROUTES[route], model or None)
+
+
+class Policies:
+    """Finds the policy of a request. Of several that cover it, the one that names most counts, then the last one."""
+
+    def __init__(self, chosen: Sequence[PolicyFor]) -> None:
+        self._chosen = [(each, Policy.named(each.policy).with_rules(each.rules)) for each in chosen]
+        self._default = Policy.named("safe")
+
+    def of(self, route: Route, model: str, wanted: str | None) -> Policy:
+        """The policy; `wanted` is what the client's header says. Raises PolicyError for a name that is none."""
+        best, policy = -1, self._default
+        for each, its in self._chosen:
+            named = (each.model is not None) * 2 + (each.route is not None)
+            if each.covers(route, model) and named >= best:
+                best, policy = named, its
+        return policy if wanted is None else policy.lowered(wanted)

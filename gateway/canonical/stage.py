@@ -1,0 +1,94 @@
+"""One request through canon, and what the gateway keeps of it."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from canon import CanonResult, ConversationMemory, Finding, Policy, canonicalize
+from canon.errors import PolicyError
+from canon.memory import LocalStore
+from gateway.canonical.gain import GainCounter
+from gateway.canonical.policies import HEADER, Policies, Route
+from gateway.canonical.recorder import Recording
+from gateway.errors import invalid
+from gateway.settings import CanonSettings
+from gateway.transport.incoming import Incoming
+from gateway.transport.record import CanonTold
+from gateway.wire.round_trip import round_trip_loss
+
+
+@dataclass(frozen=True, slots=True)
+class Canonical:
+    """A request as it goes on."""
+
+    body: Mapping[str, Any]
+    raw: bytes | None  # the bytes it came in; None: canon changed it, and writing `body` again loses nothing
+    told: CanonTold
+    recording: Recording | None = None
+
+
+class CanonStage:
+    """Canon with the gateway's settings and memory. Safe from any thread."""
+
+    def __init__(self, settings: CanonSettings) -> None:
+        self._policies = Policies(settings.policies)
+        self._session_headers = settings.session_headers
+        self._memory = ConversationMemory(LocalStore(settings.memory_bytes, ttl_s=settings.memory_ttl_s))
+        self._gain = GainCounter()
+
+    def policy(self, route: Route, model: str, incoming: Incoming) -> Policy:
+        """The policy that counts; raises ApiError 400 where the client asks for one that does not exist."""
+        try:
+            return self._policies.of(route, model, incoming.header(HEADER))
+        except PolicyError as error:
+            raise invalid(f"Invalid value for '{HEADER}': {error}.", HEADER, "invalid_value") from None
+
+    def apply(self, incoming: Incoming, policy: Policy, scope: str) -> Canonical:
+        """The request as it goes on; takes as long as reading the whole body a few times."""
+        if policy.name == "off":
+            return Canonical(incoming.body, incoming.raw, CanonTold(policy.name))
+        session = self._session(incoming)
+        remembers = policy.applies and policy.acts("conversation_memory")
+        # What cannot be sent as rewritten must not be remembered as sent.
+        loss = round_trip_loss(incoming.raw, incoming.body) if remembers else None
+        if loss is not None:
+            return self._bypass(incoming, policy, loss)
+        memory = self._memory if remembers else None
+        result = canonicalize(incoming.body, policy, memory, scope, session=session)
+        if result.changed and not remembers:
+            loss = round_trip_loss(incoming.raw, incoming.body)
+            if loss is not None:
+                return self._bypass(incoming, policy, loss)
+        told = _told(policy, result)
+        if not policy.applies:
+            told = replace(told, gain_tokens=self._would_gain(incoming, policy, scope))
+        recording = Recording(memory, result.body, incoming.size, scope, session) if memory else None
+        return Canonical(result.body, None if result.changed else incoming.raw, told, recording)
+
+    def _would_gain(self, incoming: Incoming, policy: Policy, scope: str) -> int:
+        rewritten = canonicalize(incoming.body, replace(policy, applies=True))
+        return self._gain.count(scope, incoming.body, rewritten.body)
+
+    def _bypass(self, incoming: Incoming, policy: Policy, loss: str) -> Canonical:
+        finding = Finding(
+            "canon", "", "cannot be written again", loss, fix="write numbers in their shortest form"
+        )
+        return Canonical(
+            incoming.body, incoming.raw, _told(policy, CanonResult(incoming.body, (), (finding,)))
+        )
+
+    def _session(self, incoming: Incoming) -> str:
+        for name in self._session_headers:
+            if value := incoming.header(name):
+                return f"{name}:{value}"
+        return ""
+
+
+def _told(policy: Policy, result: CanonResult) -> CanonTold:
+    return CanonTold(
+        policy.name,
+        applied=policy.applies,
+        edits=dict(Counter(edit.rule for edit in result.edits)),
+        findings=dict(Counter(finding.cause for finding in result.findings)),
+    )

@@ -1,0 +1,23 @@
+"""A request as it came in."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Incoming:
+    """A parsed body with the bytes it was parsed from, and the request's headers."""
+
+    body: dict[str, Any]
+    raw: bytes
+    headers: Mapping[bytes, bytes] = field(default_factory=dict)  # names in lower case
+
+    @property
+    def size(self) -> int:
+        """Bytes of the body."""
+        return len(self.raw)
+
+    def header(self, name: str) -> str | None:
+        value = self.headers.get(name.encode())
+        return None if value is None else value.decode("latin-1").strip()
