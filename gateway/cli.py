@@ -223,6 +223,20 @@ def bench_cache(
         raise typer.Exit(1)
 
 
+@bench.command("canon")
+def bench_canon(
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer rounds.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+) -> None:
+    """Requests that converge: the open cases, a noisy log, and what canon costs."""
+    try:
+        from bench.canon import table
+    except ModuleNotFoundError as error:
+        _refuse(f"The benchmark needs {error.name}: pip install 'kvgate[embedded]'")
+    if not table.main(json=json, quick=quick):
+        raise typer.Exit(1)
+
+
 @app.command()
 def lint(
     logs: Annotated[

@@ -1,0 +1,1 @@
+"""`kvgate bench canon`: requests that converge, and what that costs."""
