@@ -67,6 +67,18 @@ class BlockPool:
             runs.append(self._taken(start, taken))
         return runs[0] if len(runs) == 1 else np.concatenate([*runs, _NOTHING])
 
+    def allocate_at(self, start: int, limit: int) -> Blocks:
+        """As `allocate`, but up to `limit` blocks of the free run that begins at `start`, and none of another."""
+        return self._taken(start, self._free.take_at(start, limit))
+
+    def free_around(self, first: int, end: int) -> tuple[int, int]:
+        """How many free blocks lie right before block `first`, and how many from block `end` on."""
+        return self._free.length_before(first), self._free.length_at(end)
+
+    def shortest_free_runs(self, least: int, limit: int) -> list[tuple[int, int]]:
+        """Up to `limit` free runs of at least `least` blocks, the shortest first, as (first block, blocks)."""
+        return self._free.shortest(least, limit)
+
     def mark_ready(self, blocks: Blocks) -> None:
         """The bytes of these filling blocks are whole now."""
         place = _place(blocks)

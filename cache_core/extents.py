@@ -1,6 +1,7 @@
 """The free blocks of one pool as runs (extents) that coalesce, found by place or by length."""
 
 from bisect import bisect_left, insort
+from itertools import islice
 
 
 class FreeExtents:
@@ -27,6 +28,28 @@ class FreeExtents:
     def runs(self) -> list[tuple[int, int]]:
         """All runs as (first block, blocks), in block order."""
         return sorted(self._length_at.items())
+
+    def length_at(self, start: int) -> int:
+        """Blocks in the run that begins exactly at `start`; 0: none does."""
+        return self._length_at.get(start, 0)
+
+    def length_before(self, end: int) -> int:
+        """Blocks in the run whose last one is `end` - 1; 0: none is."""
+        start = self._start_of_end.get(end)
+        return 0 if start is None else end - start
+
+    def shortest(self, least: int, limit: int) -> list[tuple[int, int]]:
+        """Up to `limit` of the shortest runs of at least `least` blocks, as (first block, blocks).
+
+        Shorter ones first, of equal ones the lowest first, as far as `limit` of them know.
+        """
+        found: list[tuple[int, int]] = []
+        for length in islice(self._lengths, bisect_left(self._lengths, least), None):
+            starts = islice(self._starts_by_length[length], limit - len(found))
+            found.extend((start, length) for start in sorted(starts))
+            if len(found) >= limit:
+                break
+        return found
 
     def take_at(self, start: int, limit: int) -> int:
         """Take up to `limit` blocks from the run that begins exactly at `start`; says how many it took."""

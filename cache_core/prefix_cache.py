@@ -6,6 +6,7 @@ from collections.abc import Callable
 from threading import Lock
 
 from cache_core.block_pool import BlockPool, Blocks
+from cache_core.compaction import Compactor
 from cache_core.errors import LeaseError, OutOfBlocksError
 from cache_core.eviction import (
     DEFAULT_POLICY,
@@ -42,7 +43,8 @@ class PrefixCache:
     """Shares the KV of common prefixes between requests. Every method may be called from any thread.
 
     Token arguments are int32 arrays [n]. `copy_blocks` copies the bytes when a fork needs a partial block of
-    its own; None where there are no bytes. It is called under the cache's lock and must not call the cache.
+    its own, or blocks move together; None where there are no bytes. It is called under the cache's lock and must
+    not call the cache.
     `policy` ranks what goes first, within `limits` for what hints of requests may keep; `clock` gives seconds.
     `observer` is told under the cache's lock what is evicted, and what a bigger device would still have had.
     """
@@ -64,6 +66,7 @@ class PrefixCache:
         self._copy_blocks = copy_blocks
         self._spill: Spill | None = None
         self._index = PrefixIndex(pool.block_size)
+        self._compactor = Compactor(pool, self._index, self._copy)
         self._in_flight = InFlightTable(pool.block_size)
         self._leases: dict[Lease, None] = {}
         self._lock = Lock()
@@ -157,6 +160,17 @@ class PrefixCache:
         with self._lock:
             return self._evict(n, spill)
 
+    def compact(self, limit: int = 8) -> bool:
+        """For idle time: move up to `limit` blocks that no lease pins, so that prefixes and free room lie together.
+
+        True while there is more to do: call it again as long as nobody waits. Nothing that can be matched changes.
+        """
+        with self._lock:
+            more = self._compactor.step(limit)
+            fragmentation = self._pool.fragmentation()
+        self._observer.fragmentation("device", fragmentation)
+        return more
+
     def flush(self, scope: str | None = None) -> int:
         """Forget every cached block that no lease pins, of one scope or all; says how many."""
         with self._lock:
@@ -178,6 +192,7 @@ class PrefixCache:
     def stats(self) -> CacheStats:
         """Where the blocks are now, and what happened since the start."""
         with self._lock:
+            self._counters.compacted = self._compactor.moved
             stats = self._counters.snapshot(self._pool, self._index, self._policy, len(self._leases))
         self._observer.fragmentation("device", stats.fragmentation)
         return stats
@@ -280,6 +295,7 @@ class PrefixCache:
             del self._leases[lease]
             self._withdraw(lease)
             self._pool.release(lease.own_blocks())
+            self._compactor.wake()
             self._now += 1
             self._ticks.note(self._now)
             self._index.unpin(lease.node, self._now)
@@ -372,6 +388,7 @@ class PrefixCache:
 
     def _count_evicted(self, freed: int) -> None:
         if freed:
+            self._compactor.wake()
             self._version += 1
             self._counters.evicted += freed
 

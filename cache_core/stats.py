@@ -26,15 +26,17 @@ class CacheStats:
     kept: int  # blocks of prefixes that hints keep; what several have in common counts for each
     keeps_refused: int  # wishes to keep a prefix that were over a limit
     keeps_overruled: int  # kept prefixes that gave way because a request had no other room
+    compacted: int  # blocks that were moved to lie together
 
 
 class Counters:
     """What happened since the start. Not locked."""
 
-    __slots__ = ("acquires", "evicted", "hits", "matched_tokens", "prompt_tokens")
+    __slots__ = ("acquires", "compacted", "evicted", "hits", "matched_tokens", "prompt_tokens")
 
     def __init__(self) -> None:
         self.evicted = 0
+        self.compacted = 0
         self.acquires = 0
         self.hits = 0
         self.prompt_tokens = 0
@@ -65,4 +67,5 @@ class Counters:
             kept=retention.kept_blocks,
             keeps_refused=retention.refused,
             keeps_overruled=retention.overruled,
+            compacted=self.compacted,
         )

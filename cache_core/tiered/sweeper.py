@@ -21,11 +21,11 @@ class Watermarks:
 
 
 class Sweeper:
-    """A thread that demotes cold blocks and cleans colder tiers; never on a request's path.
+    """A thread that demotes cold blocks, compacts the device's and cleans colder tiers; never on a request's path.
 
     Args:
         busy: whether the engine works now; then the sweeper lets go.
-        batch: blocks that are demoted before it looks at `busy` again.
+        batch: blocks that are demoted, or twice the blocks that are moved, before it looks at `busy` again.
         pause: seconds between two looks.
     """
 
@@ -58,6 +58,13 @@ class Sweeper:
             freed += gone
         return freed
 
+    def compact(self) -> None:
+        """Move device blocks together, while nobody works."""
+        while (
+            not self._busy() and not self._ended.is_set() and self._tiers.cache.compact(self._batch // 2 or 1)
+        ):
+            pass
+
     def close(self) -> None:
         """End the thread; one that cleans a disk that hangs is left to itself after some seconds."""
         self._ended.set()
@@ -78,6 +85,7 @@ class Sweeper:
                 continue
             try:
                 if not self.sweep():
+                    self.compact()
                     self._clean()
             except Exception:
                 log.exception("a sweep failed")

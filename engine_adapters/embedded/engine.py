@@ -37,6 +37,7 @@ from engine_adapters.errors import (
 log = logging.getLogger("kvgate.engine")
 
 LOOK_AGAIN = 0.05  # seconds at most until the engine looks again at what it waits for
+IDLE_AFTER = 0.2  # seconds without work after which the cache is compacted
 PROMPT_TAIL = 16  # prompt tokens the detokenizer sees, so that it knows how the first new one continues
 
 
@@ -160,6 +161,8 @@ class Engine:
             "blocks_free": float(cache.free),
             "blocks_cached": float(cache.cached),
             "blocks_leased": float(cache.leased),
+            "blocks_compacted": float(cache.compacted),
+            "fragmentation": cache.fragmentation,
         }
         snapshots = {} if self._states is None else _snapshot_counters(self._states.store)
         return since_start | now | snapshots
@@ -223,10 +226,21 @@ class Engine:
 
     def _take_commands(self, wait: bool) -> None:
         if wait:
-            self._safely(self._commands.get())
+            self._safely(self._next_command())
         with contextlib.suppress(queue.Empty):
             while True:
                 self._safely(self._commands.get_nowait())
+
+    def _next_command(self) -> Callable[[], None]:
+        """Wait for one. As long as none comes, the time goes into the cache."""
+        with contextlib.suppress(queue.Empty):
+            return self._commands.get(timeout=IDLE_AFTER)
+        self._safely(self._compact)
+        return self._commands.get()
+
+    def _compact(self) -> None:
+        while self._commands.empty() and self._cache.compact():
+            pass
 
     def _safely(self, work: Callable[[], None]) -> None:
         """Do `work`. Where it raises, all requests under way fail, and the engine goes on with the next ones.

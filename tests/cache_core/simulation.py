@@ -156,6 +156,14 @@ class SimulatedCache:
             held = int(self.bytes[int(pages[position // block]), position % block])
             assert held == expected, f"token {position} of {m.tokens} is not what its block holds"
 
+    def assert_cached(self, place: Place, prefixes: list[Prefix], blocks: list[int]) -> None:
+        """Each block holds what belongs to the end of its prefix."""
+        block = self.pool.block_size
+        for prefix, page in zip(prefixes, blocks, strict=True):
+            ends = range(len(prefix) - block + 1, len(prefix) + 1)
+            expected = [content_of(place, prefix[:end]) for end in ends]
+            assert self.bytes[page].tolist() == expected, f"block {page} does not hold {prefix}"
+
 
 def array(tokens: Prefix | list[int]) -> NDArray[np.int32]:
     return np.array(tokens, dtype=np.int32)

@@ -37,5 +37,11 @@ def test_runs_are_those_of_a_naive_set(steps: list[tuple[int, int, int]]) -> Non
             if length:
                 extents.give(block, length)
                 free |= set(range(block, block + length))
+        runs = naive_runs(free)
+        assert extents.length_at(block) == dict(runs).get(block, 0)
+        assert extents.length_before(block) == next((run for at, run in runs if at + run == block), 0)
+        fitting = [(start, length) for start, length in runs if length >= n]
+        assert extents.shortest(n, 100) == sorted(fitting, key=lambda run: (run[1], run[0]))
+        assert [length for _, length in extents.shortest(n, 2)] == sorted(length for _, length in fitting)[:2]
         assert extents.runs() == naive_runs(free)
         assert extents.largest() == max((length for _, length in naive_runs(free)), default=0)

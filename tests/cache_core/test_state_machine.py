@@ -197,6 +197,18 @@ class CacheMachine(RuleBasedStateMachine):
     def evict(self, count: int) -> None:
         assert self.cache.evict(count) == self.model.evict(count)
 
+    @rule(limit=st.integers(1, 4), steps=st.integers(1, 30))
+    def compact(self, limit: int, steps: int) -> None:
+        """Between any two steps of it everything else may happen."""
+        for _ in range(steps):
+            moved, version = self.cache.stats().compacted, self.cache.version
+            more = self.cache.compact(limit)
+            assert 0 <= self.cache.stats().compacted - moved <= limit
+            assert self.cache.version == version, "what can be matched did not change"
+            self.all_is_well()
+            if not more:
+                break
+
     @rule(scope=st.one_of(st.none(), SCOPES), how=st.integers(0, 3))
     def forget(self, scope: str | None, how: int) -> None:
         if how == 0:
@@ -249,7 +261,10 @@ class CacheMachine(RuleBasedStateMachine):
                 ends[node] = before + node.label
                 tokens = tuple(np.frombuffer(ends[node], dtype=np.int32).tolist())
                 known = len(before) // 4
-                held += [(root.scope, p) for p in self.model.prefixes(tokens) if len(p) > known]
+                new = [p for p in self.model.prefixes(tokens) if len(p) > known]
+                held += [(root.scope, p) for p in new]
+                if not root.detached:
+                    self.simulated.assert_cached(self.model.place(root.scope), new, node.block_ids().tolist())
         assert sorted(held) == sorted((scope, prefix) for (scope, _), prefix in self.model.ready)
 
     def leases_hold_what_they_should(self) -> None:

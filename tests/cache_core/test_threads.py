@@ -92,15 +92,23 @@ def test_threads_share_one_cache_without_harm() -> None:
             checks += 1
         return checks
 
-    with ThreadPoolExecutor(THREADS + 1) as threads:
-        watching = threads.submit(watch)
+    def tidy() -> None:
+        while not done.wait(0.0001):
+            cache.evict(8)
+            while cache.compact(4) and not done.is_set():
+                pass
+
+    with ThreadPoolExecutor(THREADS + 2) as threads:
+        watching, tidying = threads.submit(watch), threads.submit(tidy)
         try:
             workers = [threads.submit(Worker(cache, stored, seed).run, 150) for seed in range(THREADS)]
             served = [worker.result() for worker in workers]
         finally:
             done.set()
         assert watching.result() > 0
+        tidying.result()
     assert min(served) > 0
+    assert cache.stats().compacted > 0
     cache.check_integrity()
     assert cache.stats().leases == 0
     cache.flush()

@@ -48,6 +48,25 @@ def test_while_the_engine_works_it_lets_go() -> None:
         assert used(it) == 1.0
 
 
+def test_what_the_sweep_left_in_pieces_is_put_together_while_nobody_works() -> None:
+    busy = True
+    with world(blocks=64) as it:
+        leases = [it.lease([1000 + number, *range(2 * BLOCK - 1)]) for number in range(32)]
+        for lease in leases[::2] + leases[1::2]:
+            lease.release()
+        it.cache.evict(32)
+        before = it.cache.stats().fragmentation
+        sweeper = Sweeper(it.tiers, lambda: busy, pause=60)
+        sweeper.compact()
+        assert it.cache.stats().fragmentation == before > 0.9
+        busy = False
+        sweeper.compact()
+        sweeper.close()
+        assert it.cache.stats().fragmentation < 0.1
+        for number in range(1, 32, 2):
+            assert it.run([1000 + number, *range(2 * BLOCK - 1), 5]) == 2 * BLOCK  # bytes checked
+
+
 def test_leased_blocks_stay() -> None:
     with world(blocks=40) as it:
         fill(it, 10)

@@ -95,6 +95,13 @@ class AllTiers(RuleBasedStateMachine):
     def sweep(self, blocks: int) -> None:
         self.it.tiers.demote(blocks)
 
+    @rule(steps=st.integers(1, 20))
+    def compact(self, steps: int) -> None:
+        """Transfers may be under way: what they read or write is under a lease."""
+        for _ in range(steps):
+            if not self.it.cache.compact(2):
+                break
+
     @rule()
     def restart(self) -> None:
         self.it.settle()

@@ -71,6 +71,14 @@ class World:
         self.cache.check_integrity()
         return reused
 
+    def lease(self, tokens: list[int], scope: str = "default") -> Lease:
+        """One request that computed its prompt and has not left."""
+        ids = np.array(tokens, dtype=np.int32)
+        lease = self.cache.acquire(ids, scope)
+        lease.extend(ids[lease.matched :])
+        self.compute(lease, scope)
+        return lease
+
     def fetch(self, tokens: list[int], scope: str = "default") -> bool:
         """Bring up what lies below the device, and wait for it. Whether something was begun."""
         fetch = self.tiers.prefetch(np.array(tokens, dtype=np.int32), scope)

@@ -68,6 +68,31 @@ def test_a_warm_answer_equals_the_cold_one_at_every_reuse_length(llama: Path) ->
             assert answer.tokens() == expected
 
 
+def test_an_idle_engine_puts_its_blocks_together_and_answers_as_before(llama: Path) -> None:
+    with running(llama, blocks=64) as harness:
+        prompts = [random_tokens(2 * BLOCK + 1, 100 + number) for number in range(30)]
+        leases = []
+        for prompt in prompts:
+            harness.ask(prompt, max_tokens=1)
+            leases.append(harness.cache.hold(prompt))
+        answers = [harness.ask(prompt).tokens() for prompt in prompts[1::2]]
+        for lease in leases[::2] + leases[1::2]:
+            lease.release()
+        harness.cache.evict(34 - harness.cache.stats().free)
+        fragmented = harness.cache.stats().fragmentation
+        harness.engine.wake()  # it had gone to sleep
+        deadline = time.monotonic() + 60
+        while harness.cache.stats().fragmentation > 0.1 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert harness.cache.stats().fragmentation <= 0.1 < fragmented
+        assert harness.engine.counters()["blocks_compacted"] > 0
+        for prompt, answer in zip(prompts[1::2], answers, strict=True):
+            again = harness.ask(prompt)
+            assert again.done is not None
+            assert again.done.reused_tokens == 2 * BLOCK
+            assert again.tokens() == answer
+
+
 def test_a_wholly_cached_prompt_computes_at_least_its_last_token(harness: Harness) -> None:
     prompt = random_tokens(4 * BLOCK, 6)
     expected = harness.ask(prompt).tokens()
