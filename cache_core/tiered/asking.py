@@ -9,6 +9,7 @@ from threading import Lock, Thread
 
 from cache_core.tiered.fetch import Fetch
 from cache_core.tiered.lookup import Inquiry
+from cache_core.tiered.state_fetch import StateFetch
 from cache_core.tokens import Tokens
 
 log = logging.getLogger(__name__)
@@ -25,6 +26,14 @@ class Answer:
     fetch: Fetch | None = None  # what brings them; another request's, where that brings as much
     shared: int = 0  # leading tokens for which that fetch counts
     own: bool = True  # whether the fetch was begun for this prompt
+    state: StateFetch | None = None  # hybrid models: what brings the state to go with it
+    covered: int = 0  # and as far as KV is there, whatever it is good for without a state
+
+    @property
+    def awaited(self) -> bool:
+        """Whether something comes that is worth waiting for."""
+        blocks, state = self.fetch, self.state
+        return (blocks is not None and blocks.awaited) or (state is not None and not state.done)
 
 
 class Ask(Inquiry):
@@ -54,7 +63,7 @@ class Ask(Inquiry):
         answer = self._answer
         if answer is None:
             return not self._cancelled and self._clock() < self.deadline
-        return answer.fetch is not None and answer.fetch.awaited
+        return answer.awaited
 
     @property
     def late(self) -> bool:

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from queue import Full, Queue
 from threading import Lock, Thread
@@ -13,8 +14,10 @@ from cache_core.block_header import BlockHeader
 from cache_core.block_pool import Blocks
 from cache_core.metrics import TierName
 from cache_core.prefix_cache import PrefixCache
+from cache_core.state_groups import StateOnDevice
 from cache_core.tiered.chain import ScopeChains
 from cache_core.tiered.purges import Purges
+from cache_core.tiered.state_tiers import StateTiers
 from cache_core.tiered.ways import Ways
 from cache_core.tiers.base import Mask
 from cache_core.tiers.host import NO_ROW
@@ -26,6 +29,25 @@ from cache_core.transfer.tier_jobs import HostToTier
 log = logging.getLogger(__name__)
 
 _MAX_WAITING = 256  # prefixes; of more, the newest are left for their next use
+_MAX_LEAVING = 4  # states that are kept on the device, though evicted, until they are looked at
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """A prefix to be copied, and of a hybrid model which states go with it."""
+
+    scope: str
+    tokens: Tokens
+    every_state: bool = False  # along it; False: the one behind its end
+    leaving: StateOnDevice | None = None  # that one, where the device has just dropped it
+    number: int | None = None  # of its scope's last purge, when it was dropped
+
+    def states(self, tiers: StateTiers, length: int) -> Sequence[StateOnDevice]:
+        """What of them there is now, behind at most `length` tokens."""
+        found = tiers.device.along(self.tokens[:length], self.scope)
+        if not self.every_state:
+            found = [state for state in found if state.length == len(self.tokens)]
+        return found or ([self.leaving] if self.leaving is not None and length >= self.leaving.length else [])
 
 
 class Backup:
@@ -35,15 +57,24 @@ class Backup:
     parent. When a link is full, or a tier refused a block, the copy is left for the next time.
     """
 
-    def __init__(self, cache: PrefixCache, chains: ScopeChains, ways: Ways, purges: Purges) -> None:
+    def __init__(
+        self,
+        cache: PrefixCache,
+        chains: ScopeChains,
+        ways: Ways,
+        purges: Purges,
+        states: StateTiers | None = None,
+    ) -> None:
         self._cache = cache
+        self._states = states
         self._chains = chains
         self._ways = ways
         self._purges = purges
         self._last: tuple[str, Tokens, list[BlockHeader]] = ("", np.empty(0, dtype=np.int32), [])
         self._lock = Lock()
+        self._leaving = 0
         self._on_their_way = 0  # prefixes that go on to colder tiers from the host, once they are there
-        self._wanted: Queue[tuple[str, Tokens] | None] = Queue(_MAX_WAITING)
+        self._wanted: Queue[_Wanted | None] = Queue(_MAX_WAITING)
         self._thread = Thread(target=self._run, name="kvgate backup", daemon=True)
         self._thread.start()
 
@@ -52,12 +83,34 @@ class Backup:
         """Whether no prefix waits to be looked at, or to be passed on."""
         return not self._wanted.unfinished_tasks and not self._on_their_way
 
-    def copy(self, scope: str, tokens: Tokens) -> None:
-        """Back up the ready blocks of `tokens` (whole blocks) that a colder tier lacks; returns at once."""
+    def copy(self, scope: str, tokens: Tokens, every_state: bool = False) -> None:
+        """Back up the ready blocks of `tokens` (whole blocks) that a colder tier lacks; returns at once.
+
+        Of a hybrid model the state behind them goes along, or every one on the way there.
+        """
+        self._put(_Wanted(scope, tokens.copy(), every_state))
+
+    def copy_leaving(self, scope: str, tokens: Tokens, state: StateOnDevice) -> None:
+        """The same for a state that the device evicts, behind its KV; not if too many are on their way already."""
+        with self._lock:
+            if self._leaving >= _MAX_LEAVING:
+                return
+            self._leaving += 1
+        number = self._purges.number(self._chains.digest(scope))
+        if not self._put(_Wanted(scope, tokens.copy(), leaving=state, number=number)):
+            self._left()
+
+    def _put(self, wanted: _Wanted) -> bool:
         try:
-            self._wanted.put_nowait((scope, tokens.copy()))
+            self._wanted.put_nowait(wanted)
         except Full:
             log.debug("more prefixes wait to be copied than are looked at")
+            return False
+        return True
+
+    def _left(self) -> None:
+        with self._lock:
+            self._leaving -= 1
 
     def close(self, timeout: float) -> None:
         """Begin no more copies, and end the thread if it does within that many seconds."""
@@ -99,6 +152,8 @@ class Backup:
         if scope != known_scope or not np.array_equal(known[: len(tokens)], tokens):
             headers = self._chains.headers(scope, tokens)
             self._last = scope, tokens, headers
+            if self._states is not None:
+                self.copy(scope, tokens, every_state=True)  # they cool down with their KV
         return headers[: len(tokens) // self._cache.block_size]
 
     def _read(self, blocks: Blocks, rows: Blocks) -> None:
@@ -112,31 +167,32 @@ class Backup:
     def _run(self) -> None:
         while (wanted := self._wanted.get()) is not None:
             try:
-                self._copy(*wanted)
+                self._copy(wanted)
             except Exception:
                 log.exception("a prefix could not be copied to colder tiers")
             finally:
+                if wanted.leaving is not None:
+                    self._left()
                 self._wanted.task_done()
         self._wanted.task_done()
 
-    def _copy(self, scope: str, tokens: Tokens) -> None:
-        number = self._purges.number(self._chains.digest(scope))
-        if number is None:
+    def _copy(self, wanted: _Wanted) -> None:
+        number = self._purges.number(self._chains.digest(wanted.scope))
+        if number is None or (wanted.leaving is not None and wanted.number != number):
             return
-        headers = self._chains.headers(scope, tokens)
+        headers = self._chains.headers(wanted.scope, wanted.tokens)
         missing = ~self._ways.host.contains([header.key for header in headers])
         if missing.any():
-            self._to_host(scope, tokens, headers, int(np.argmax(missing)), number)
+            self._to_host(wanted, headers, int(np.argmax(missing)), number)
         else:
-            self._pass_on(headers, number)
+            self._pass_on(wanted, headers, number)
 
-    def _to_host(
-        self, scope: str, tokens: Tokens, headers: list[BlockHeader], first: int, number: int
-    ) -> None:
-        lease = self._cache.hold(tokens, scope)
+    def _to_host(self, wanted: _Wanted, headers: list[BlockHeader], first: int, number: int) -> None:
+        lease = self._cache.hold(wanted.tokens, wanted.scope)
         ready = headers[: lease.matched // self._cache.block_size]
         if first >= len(ready):
             lease.release()
+            self._copy_states(wanted, headers, number)
             return
         try:
             job = DeviceToHost(
@@ -158,11 +214,11 @@ class Backup:
         except TransferRefusedError:
             return
         self._count(1)
-        transfer.when_ended(lambda _: self._arrived(ready, number))
+        transfer.when_ended(lambda _: self._arrived(wanted, ready, number))
 
-    def _arrived(self, headers: list[BlockHeader], number: int) -> None:
+    def _arrived(self, wanted: _Wanted, headers: list[BlockHeader], number: int) -> None:
         try:
-            self._pass_on(headers, number)
+            self._pass_on(wanted, headers, number)
         finally:
             self._count(-1)
 
@@ -170,13 +226,21 @@ class Backup:
         with self._lock:
             self._on_their_way += change
 
-    def _pass_on(self, headers: Sequence[BlockHeader], number: int) -> None:
-        """From the host to every colder tier, what that one lacks."""
+    def _pass_on(self, wanted: _Wanted, headers: Sequence[BlockHeader], number: int) -> None:
+        """From the host to every colder tier, what that one lacks; states behind their KV."""
         for name, tier in self._ways.colder.items():
             missing = ~tier.contains([header.key for header in headers])
             self._pass_to(
                 name, [header for header, lacks in zip(headers, missing, strict=True) if lacks], number
             )
+        self._copy_states(wanted, headers, number)
+
+    def _copy_states(self, wanted: _Wanted, headers: Sequence[BlockHeader], number: int) -> None:
+        if self._states is None:
+            return
+        size = self._cache.block_size
+        for state in wanted.states(self._states, len(headers) * size):
+            self._states.backup.copy(headers[: state.length // size], state, number)
 
     def _pass_to(self, name: TierName, headers: list[BlockHeader], number: int) -> None:
         if not headers:

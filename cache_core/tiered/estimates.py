@@ -43,10 +43,17 @@ class Estimates:
         """How blocks from token `start` on that are in `sources` become ready soonest; see `plan`."""
         return plan(sources, self._costs(set(sources)), self.recompute(start, len(sources)), overlap)
 
-    def _costs(self, tiers: set[TierName]) -> dict[TierName, LoadCost]:
+    def load(self, sources: Sequence[TierName], nbytes: int | None = None) -> float:
+        """Expected seconds until a block, or that many bytes, came up from each; nothing for those on the device."""
+        below = [tier for tier in sources if tier != "device"]
+        costs = self._costs(set(below), nbytes)
+        return sum(costs[tier].block for tier in below) + sum(costs[tier].setup for tier in set(below))
+
+    def _costs(self, tiers: set[TierName], nbytes: int | None = None) -> dict[TierName, LoadCost]:
+        nbytes = self._block_bytes if nbytes is None else nbytes
         with self._lock:
-            costs = {tier: self._loads.cost(tier, self._block_bytes) for tier in tiers}
-            up = self._loads.cost("host", self._block_bytes)
+            costs = {tier: self._loads.cost(tier, nbytes) for tier in tiers}
+            up = self._loads.cost("host", nbytes)
         # What lies below the host passes through it: both ways are paid.
         return {
             tier: cost if tier == "host" else LoadCost(cost.setup + up.setup, cost.block + up.block)

@@ -3,12 +3,32 @@
 import logging
 from collections.abc import Callable
 from threading import Condition, Thread
+from typing import Protocol
 
 from cache_core.lease import Lease
+from cache_core.metrics import TierName
 from cache_core.tiered.fetch import Fetch
 from cache_core.transfer.clock import Clock
 
 log = logging.getLogger(__name__)
+
+
+class Waited(Protocol):
+    """Something that comes up, for which requests wait until its deadline."""
+
+    @property
+    def deadline(self) -> float:
+        """On the engine's clock, in seconds."""
+        ...
+
+    @property
+    def stuck(self) -> TierName | None:
+        """Once it was given up: the tier that did not answer before the deadline."""
+        ...
+
+    def give_up(self) -> bool:
+        """Nobody waits for it any more; False: it is over already."""
+        ...
 
 
 class Fetches:
@@ -19,12 +39,12 @@ class Fetches:
         over: called after one ended, on whichever thread.
     """
 
-    def __init__(self, clock: Clock, late: Callable[[Fetch], None], over: Callable[[], None]) -> None:
+    def __init__(self, clock: Clock, late: Callable[[Waited], None], over: Callable[[], None]) -> None:
         self._clock = clock
         self._late = late
         self._over = over
         self._changed = Condition()
-        self._running: dict[Fetch, float] = {}  # with the moment at which each is late; inf: it was told
+        self._running: dict[Waited, float] = {}  # with the moment at which each is late; inf: it was told
         self._closed = False
         self._thread = Thread(target=self._run, name="kvgate fetch deadlines", daemon=True)
         self._thread.start()
@@ -32,13 +52,13 @@ class Fetches:
     def __len__(self) -> int:
         return len(self._running)
 
-    def add(self, fetch: Fetch) -> None:
+    def add(self, fetch: Waited) -> None:
         """It begins."""
         with self._changed:
             self._running[fetch] = fetch.deadline
             self._changed.notify_all()
 
-    def ended(self, fetch: Fetch) -> None:
+    def ended(self, fetch: Waited) -> None:
         """It is over."""
         with self._changed:
             self._running.pop(fetch, None)
@@ -47,7 +67,8 @@ class Fetches:
     def with_lease(self, lease: Lease) -> Fetch | None:
         """The one under way that brings up what this lease announces; None: none does."""
         with self._changed:
-            return next((fetch for fetch in self._running if fetch.lease is lease), None)
+            fetches = (fetch for fetch in self._running if isinstance(fetch, Fetch))
+            return next((fetch for fetch in fetches if fetch.lease is lease), None)
 
     def close(self) -> None:
         """End every wait, and the thread."""
@@ -68,7 +89,7 @@ class Fetches:
                 except Exception:
                     log.exception("a late fetch could not be ended")
 
-    def _next(self) -> list[Fetch] | None:
+    def _next(self) -> list[Waited] | None:
         """Those that are late now, once; None: closed."""
         with self._changed:
             while not self._closed:

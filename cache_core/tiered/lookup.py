@@ -63,6 +63,15 @@ class Lookup:
         inquiry.seen = SeenBelow(first, tuple(sources), +ghosts)
         return headers, sources
 
+    def ask(self, name: TierName, tier: Tier, keys: Sequence[bytes], inquiry: Inquiry) -> Mask:
+        """Which of these a tier has; none while it rests."""
+        if not keys or self._rests(name):
+            return np.zeros(len(keys), dtype=np.bool_)
+        inquiry.tier = name
+        there = tier.contains(keys)
+        inquiry.tier = None
+        return there
+
     def hung(self, tier: TierName | None) -> bool:
         """A tier did not answer in time: it rests. False: it did so already, or is none that can hang."""
         if tier is None or tier == "host" or tier not in self._tiers:
@@ -83,9 +92,7 @@ class Lookup:
             places = np.flatnonzero(found == "").tolist()
             if not places or self._rests(name):
                 continue
-            inquiry.tier = name
-            there = tier.contains([headers[place].key for place in places])
-            inquiry.tier = None
+            there = self.ask(name, tier, [headers[place].key for place in places], inquiry)
             found[np.array(places)[there]] = name
             lately[name] = tier.evicted_lately([header.key for header in headers]) & (found == "")
         return found, lately

@@ -94,13 +94,17 @@ class Prefetcher:
         fetch = self._prepare(tokens[: matched + count * size + 1], scope, headers, sources[:count], over)
         if fetch is None:
             return Answer(matched)
+        self._start(fetch, number, priority)
+        return Answer(fetch.end, fetch, fetch.end)
+
+    def _start(self, fetch: Fetch, number: int, priority: Priority) -> None:
+        """`number` is that of its scope's last purge, asked for before tiers were."""
         self._fetches.add(fetch)
         fetch.share()
-        if self._purges.number(headers[0].identity) == number:
+        if self._purges.number(fetch.headers[0].identity) == number:
             fetch.start(self._ways, priority)
         else:
             fetch.give_up()
-        return Answer(fetch.end, fetch, fetch.end)
 
     def _of_another(self, coming: InFlight) -> Answer:
         """Another request brings or computes as much."""
@@ -127,9 +131,15 @@ class Prefetcher:
         self._fetches.ended(fetch)
 
     def _prepare(
-        self, tokens: Tokens, scope: str, headers: list[BlockHeader], sources: list[TierName], over: Ended
+        self,
+        tokens: Tokens,
+        scope: str,
+        headers: list[BlockHeader],
+        sources: list[TierName],
+        over: Ended,
+        whole: bool = False,
     ) -> Fetch | None:
-        """Lease the device blocks for as much of that as there is room for; None: for nothing.
+        """Lease the device blocks for as much of that as there is room for, or for the `whole`; None: for nothing.
 
         `sources` are those of the last blocks of `tokens`, the last token aside; `headers` begin with the same one.
         """
@@ -139,8 +149,9 @@ class Prefetcher:
         skip = ready - (len(tokens) // size - len(sources))  # blocks that came since they were looked up
         room = self._cache.available() - self._patience.reserve
         count = min(len(sources) - skip, room)
+        least = max(len(sources) - skip if whole else 1, 1)
         # Below 0: blocks went meanwhile. Then what is to be loaded has no parent.
-        if skip < 0 or count < 1 or not _extended(lease, tokens[lease.matched : (ready + count) * size]):
+        if skip < 0 or count < least or not _extended(lease, tokens[lease.matched : (ready + count) * size]):
             lease.release()
             return None
         deadline = self._ways.engine.clock.now() + self.wait(lease.matched, count)

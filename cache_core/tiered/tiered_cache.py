@@ -11,16 +11,19 @@ from cache_core.device_tier import DeviceTier
 from cache_core.identity import CacheIdentity
 from cache_core.metrics import CacheObserver, NullObserver, TierName
 from cache_core.prefix_cache import PrefixCache
+from cache_core.state_groups import StateOnDevice
 from cache_core.tiered.asking import Answer, Ask, Asker
 from cache_core.tiered.backup import Backup
 from cache_core.tiered.chain import ScopeChains
 from cache_core.tiered.estimates import Estimates, MeasuringObserver
 from cache_core.tiered.fetch import Fetch
-from cache_core.tiered.fetches import Fetches
+from cache_core.tiered.fetches import Fetches, Waited
 from cache_core.tiered.lookup import Inquiry, Lookup
 from cache_core.tiered.prefetcher import Patience, Prefetcher
 from cache_core.tiered.purges import Purges
+from cache_core.tiered.state_tiers import StateOptions, StateTiers
 from cache_core.tiered.ways import Ways
+from cache_core.tiered.whole_prefetcher import WholePrefetcher
 from cache_core.tiers.base import Tier, TierStats
 from cache_core.tiers.host import HostTier
 from cache_core.tokens import Tokens, as_tokens
@@ -53,6 +56,7 @@ class TieredCache:
 
     Args:
         colder: tiers below the host in the order they are asked, for example {"disk": DiskTier(...)}.
+        states: what a hybrid model keeps beside its KV; None: nothing.
         on_ready: called on some thread whenever a fetch ended or is late, so that whoever waits looks again.
     """
 
@@ -67,6 +71,7 @@ class TieredCache:
         observer: CacheObserver | None = None,
         on_ready: Callable[[], None] | None = None,
         clock: Clock | None = None,
+        states: StateOptions | None = None,
     ) -> None:
         self.cache = cache
         self.host = host
@@ -83,7 +88,10 @@ class TieredCache:
         self._ways = Ways(device, host, self.colder, self._engine, up, down)
         self._lookup = Lookup(self._below(), self._clock.now, self.options.rest)
         self._fetches = Fetches(self._clock, self._late, self._on_ready)
-        self._prefetcher = Prefetcher(
+        self.states: StateTiers | None = None
+        if states is not None:
+            self.states = StateTiers(self._ways, states, self._purges, self._lookup, self._fetches)
+        parts = (
             cache,
             self._chains,
             self._ways,
@@ -94,8 +102,9 @@ class TieredCache:
             Patience(self.options.fetch_deadline, self.options.patience, self.options.reserve_blocks),
             observer,
         )
+        self._prefetcher = Prefetcher(*parts) if self.states is None else WholePrefetcher(self.states, *parts)
         self._asker = Asker(self._respond, self._on_ready)
-        self._backup = Backup(cache, self._chains, self._ways, self._purges)
+        self._backup = Backup(cache, self._chains, self._ways, self._purges, self.states)
         if self.options.write_policy == "write_back" and host.num_blocks:
             cache.spill_to(self._backup.copy_now)
 
@@ -143,6 +152,11 @@ class TieredCache:
         if wanted and len(tokens):
             self._backup.copy(scope, tokens)
 
+    def state_leaves(self, tokens: Tokens, scope: str, state: StateOnDevice) -> None:
+        """The device evicts the state behind `tokens`; returns at once, and the state stays readable."""
+        if self.options.write_policy == "write_back" and self.states is not None:
+            self._backup.copy_leaving(scope, tokens, state)
+
     def demote(self, n: int) -> int:
         """Free up to `n` device blocks that nobody uses, copied to the host before; says how many.
 
@@ -167,6 +181,8 @@ class TieredCache:
             counts: list[int] = []
             # In this order, since whatever is on its way up from a tier meets the purge of the next one.
             every.callback(lambda: counts.append(self.host.purge(digest)))
+            if (states := self.states) is not None:
+                every.callback(lambda: counts.append(states.forget(scope, digest)))
             for tier in self.colder.values():
                 every.callback(lambda tier=tier: counts.append(tier.purge(digest)))  # type: ignore[misc]
             counts.append(self.cache.purge(scope))
@@ -179,7 +195,8 @@ class TieredCache:
     @property
     def idle(self) -> bool:
         """Whether nothing moves between tiers now."""
-        return self._asker.idle and not self._fetches and self._backup.idle and self._engine.idle
+        quiet = self._asker.idle and not self._fetches and self._backup.idle and self._engine.idle
+        return quiet and (self.states is None or self.states.idle)
 
     def close(self) -> None:
         """Stop moving and let go of the tiers. Leases of fetches are released.
@@ -191,6 +208,8 @@ class TieredCache:
         self._backup.close(_CLOSING)
         self._fetches.close()
         self._engine.close(_CLOSING)
+        if self.states is not None:
+            self.states.close()
         for name, tier in self._below().items():
             closing = Thread(target=tier.close, name=f"kvgate {name} closing", daemon=True)
             closing.start()
@@ -201,7 +220,7 @@ class TieredCache:
     def _below(self) -> dict[TierName, Tier]:
         return {"host": self.host, **self.colder}
 
-    def _late(self, fetch: Fetch) -> None:
+    def _late(self, fetch: Waited) -> None:
         self._tell_hung(fetch.stuck)
         self._on_ready()
 

@@ -34,8 +34,10 @@ from engine_adapters.embedded.models.progress import stage
 from engine_adapters.embedded.preparations import check_device, no_progress_bars
 from engine_adapters.embedded.request_grammar import RequestGrammars
 from engine_adapters.embedded.sampling import GrammarCompiler
+from engine_adapters.embedded.state.device_states import SnapshotsOnDevice
 from engine_adapters.embedded.state.prefixes import HybridPrefixes
 from engine_adapters.embedded.state.snapshot_store import SnapshotStore
+from engine_adapters.embedded.state.state_rows import StateRows
 from engine_adapters.embedded.tiering import Tiering
 from engine_adapters.errors import EngineError
 
@@ -63,10 +65,16 @@ class EmbeddedAdapter(EngineAdapter):
         self._grammars = RequestGrammars(
             GrammarCompiler(self._tokenizer, runner.vocab_size, runner.eos_token_ids), self._family
         )
+        self.states: HybridPrefixes | None = None
+        snapshots: SnapshotsOnDevice | None = None
+        if runner.state is not None:
+            store = SnapshotStore(runner.snapshot_bytes, runner.state.row_bytes)
+            self.states = HybridPrefixes(self.cache, store)
+            snapshots = SnapshotsOnDevice(store, StateRows(runner.state, runner.device))
         self.tiers: TieredCache | None = None
         if config.host_cache_bytes:
             self.tiers = open_cold_tiers(
-                config, folder, runner, self.cache, lambda: self.engine.wake(), self.observer
+                config, folder, runner, self.cache, lambda: self.engine.wake(), self.observer, snapshots
             )
         try:
             self._start(config)
@@ -86,11 +94,9 @@ class EmbeddedAdapter(EngineAdapter):
             tiers=("device", *below),
             tool_parser=self._family.tool_parser_name,
         )
-        self.states: HybridPrefixes | None = None
-        if self.runner.state is not None:
-            store = SnapshotStore(self.runner.snapshot_bytes, self.runner.state.row_bytes)
-            self.states = HybridPrefixes(self.cache, store)
-        tiering = None if self.tiers is None else Tiering(self.tiers)
+        tiering: Tiering | None = None
+        if self.tiers is not None:
+            tiering = Tiering(self.tiers, self.states)
         self.engine = Engine(
             self.runner,
             self.cache,

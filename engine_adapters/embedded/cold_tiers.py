@@ -11,7 +11,7 @@ from cache_core import PrefixCache
 from cache_core.identity import CacheIdentity, LayerShape
 from cache_core.metrics import CacheObserver
 from cache_core.pinned_memory import pin_memory
-from cache_core.tiered import TieredCache, TieringOptions
+from cache_core.tiered import StateOptions, TieredCache, TieringOptions
 from cache_core.tiers.base import Tier
 from cache_core.tiers.disk import DiskOptions, DiskTier
 from cache_core.tiers.errors import TierError
@@ -19,13 +19,16 @@ from cache_core.tiers.host import HostTier
 from cache_core.weights import UpdateEpoch, weights_digest
 from engine_adapters.base import Tier as TierName
 from engine_adapters.embedded.config import EmbeddedConfig
-from engine_adapters.embedded.model_runner import ModelRunner
+from engine_adapters.embedded.model_runner import STATE_SHARE, ModelRunner
 from engine_adapters.embedded.models import ModelFolder
+from engine_adapters.embedded.state.device_states import SnapshotsOnDevice
 from engine_adapters.errors import EngineError
 
 log = logging.getLogger("kvgate.engine")
 
 STATE_FORMAT = "kvgate paged kv 1: layer by layer, keys then values, [kv head, token, dim]"
+ROW_FORMAT = "kvgate state row 1: part by part"
+_FEWEST_ROWS = 4
 _NOT_IN_KV = frozenset(
     {
         "_name_or_path",
@@ -55,8 +58,11 @@ def open_cold_tiers(
     cache: PrefixCache,
     wake: Callable[[], None],
     observer: CacheObserver | None = None,
+    states: SnapshotsOnDevice | None = None,
 ) -> TieredCache | None:
     """Host and disk tiers as configured; `wake` is called whenever a prefix came up, `observer` told what happens.
+
+    `states` are a hybrid model's, which go down with its KV.
 
     None where the machine refuses the memory: the engine then works without, as a warning says.
 
@@ -73,9 +79,9 @@ def open_cold_tiers(
         key = identity(config, folder, runner)
     except OSError as error:
         raise ColdTierError(f"The model's files cannot be read for the cache's identity: {error}") from error
-    host = HostTier(
-        config.host_cache_bytes, block_bytes, config.block_size, pin_memory=pin_memory, observer=observer
-    )
+    for_states = 0 if states is None else _bytes_for_states(config.host_cache_bytes, states.rows.row_bytes)
+    for_blocks = max(config.host_cache_bytes - for_states, block_bytes)
+    host = HostTier(for_blocks, block_bytes, config.block_size, pin_memory=pin_memory, observer=observer)
     if host.refusal is not None:
         log.warning("nothing is cached below the device: %s", host.refusal)
         return None
@@ -87,11 +93,36 @@ def open_cold_tiers(
     )  # a small pool has room for fetches, too
     options = TieringOptions(config.write_policy, reserve_blocks=reserve)
     try:
-        return TieredCache(cache, runner.kv, key, host, colder, options, observer, on_ready=wake)
+        kept = None if states is None else _open_rows(states, for_states, config.block_size, observer)
+        tiers = TieredCache(
+            cache, runner.kv, key, host, colder, options, observer, on_ready=wake, states=kept
+        )
     except BaseException:
         for tier in colder.values():
             tier.close()
         raise
+    if states is not None:
+        states.tell_evicted(tiers.state_leaves)
+    return tiers
+
+
+def _bytes_for_states(host_bytes: int, row_bytes: int) -> int:
+    """Of the host's memory: the same share as on the device, or a few rows, but never more than half."""
+    return min(max(int(host_bytes * STATE_SHARE), _FEWEST_ROWS * row_bytes), host_bytes // 2)
+
+
+def _open_rows(
+    states: SnapshotsOnDevice, nbytes: int, block_size: int, observer: CacheObserver | None
+) -> StateOptions:
+    row = states.rows.row_bytes
+    rows = HostTier(nbytes, row, block_size, pin_memory=pin_memory, checksums=True, observer=observer)
+    if rows.refusal is not None:
+        log.warning(
+            "states of this hybrid model stay on the device, and so its KV is of no use below it: "
+            "%s; a larger host cache would help",
+            rows.refusal,
+        )
+    return StateOptions(rows, states)
 
 
 def _open_disk(folder: Path, capacity: int, observer: CacheObserver | None) -> DiskTier:
@@ -116,8 +147,14 @@ def identity(config: EmbeddedConfig, folder: ModelFolder, runner: ModelRunner) -
         layers=shapes,
         position=_position(runner.position_config) | {"model config": _config_digest(folder.path)},
         block_size=config.block_size,
-        state_format=STATE_FORMAT,
+        state_format=_state_format(runner),
     )
+
+
+def _state_format(runner: ModelRunner) -> str:
+    if runner.state is None:
+        return STATE_FORMAT
+    return f"{STATE_FORMAT}; {ROW_FORMAT}: {runner.state.described}"
 
 
 def _digest(folder: Path, names: tuple[str, ...]) -> bytes:

@@ -45,7 +45,7 @@ _MAX_HOST_KV = 4 << 30  # bytes taken on a CPU unless told otherwise
 _HOST_SHARE, _GPU_SHARE = 0.5, 0.85  # of the memory that is free once the weights are loaded
 
 
-_KV_SHARE_OF_HYBRIDS = 0.8  # of the cache's memory; the rest is for snapshots of state
+STATE_SHARE = 0.2  # of a hybrid model's cache memory is for snapshots of state, the rest for KV
 _FEWEST_SNAPSHOTS = 8
 
 
@@ -78,7 +78,7 @@ class ModelRunner:
         per_block = block_bytes(layouts, block_size, dtype)
         if num_blocks is None:
             budget = _kv_budget(self.device) if kv_bytes is None else kv_bytes
-            kv_share = 1.0 if self.state is None else _KV_SHARE_OF_HYBRIDS
+            kv_share = 1.0 if self.state is None else 1.0 - STATE_SHARE
             num_blocks = max(1, int(budget * kv_share) // per_block)
         self.snapshot_bytes = _snapshot_bytes(self.state, num_blocks * per_block)
         span_copy = _span_copy() if self.device.type == "cpu" else None
@@ -182,7 +182,7 @@ def _snapshot_bytes(state: StateLayout | None, kv_bytes: int) -> int:
     """What snapshots may take beside the KV: its share, or a few where that would be none."""
     if state is None:
         return 0
-    return max(int(kv_bytes * (1 / _KV_SHARE_OF_HYBRIDS - 1)), _FEWEST_SNAPSHOTS * state.row_bytes)
+    return max(int(kv_bytes * STATE_SHARE / (1.0 - STATE_SHARE)), _FEWEST_SNAPSHOTS * state.row_bytes)
 
 
 def _best_backend(model: torch.nn.Module, kv: DeviceTier, heads: Sequence[int]) -> AttentionBackend:

@@ -239,7 +239,7 @@ class Scheduler:
             return False  # without a lease, which would warm what it pins at every step of a long wait
         found = None
         if self._states is not None:
-            found = self._states.acquire(sequence.known, sequence.request.scope)
+            found = self._states.acquire(sequence.known, sequence.request.scope, sequence.covered)
         lease = self._cache.acquire(sequence.known, sequence.request.scope) if found is None else found.lease
         needed = self._blocks(sequence.length) - self._blocks(lease.matched)
         if needed + reserve > self._cache.available() or not _extended(lease, sequence):
@@ -265,6 +265,7 @@ class Scheduler:
         """Give a sequence its own copy of the state it goes on from; says what the index had."""
         assert self._states is not None, "only hybrid models have states"
         sequence.state = AuxiliaryState(found.snapshot)
+        sequence.flushes = found.flushes
         sequence.keep_at = self._states.boundaries(found, sequence.prompt_length)
         return found.matched
 
@@ -274,7 +275,8 @@ class Scheduler:
         while sequence.keep_at and sequence.keep_at[0] <= sequence.computed:
             boundary = sequence.keep_at.pop(0)
             if boundary == sequence.computed and sequence.state is not None:
-                states.keep(sequence.known[:boundary], sequence.request.scope, sequence.state)
+                known, scope = sequence.known[:boundary], sequence.request.scope
+                states.keep(known, scope, sequence.state, sequence.flushes)
 
     def _release(self, sequence: Sequence) -> None:
         sequence.state = None

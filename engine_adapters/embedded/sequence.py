@@ -37,6 +37,8 @@ class Sequence:
     matched: int | None = None  # prompt tokens whose KV was there; hybrid models may reuse less of them
     state: AuxiliaryState | None = None  # hybrid models, while it holds a lease: of its `computed` tokens
     keep_at: list[int] = field(default_factory=list)  # where its state is still to be kept, ascending
+    flushes: int = 0  # of the snapshots when it began
+    covered: int = 0  # tokens whose KV some tier had when those below the device were asked
     follows: "tuple[Sequence, int] | None" = None  # whose state, kept at which boundary, it waits for
     waits_for: InFlight | None = None
     ask: Ask | None = None  # while tiers below the device are asked for it, and what they have comes up

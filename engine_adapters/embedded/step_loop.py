@@ -76,13 +76,9 @@ class StepLoop:
         self.counters.requests += 1
         leader, *siblings = job.open.values()
         leader.siblings = siblings
-        if self._tiering is not None and self._may_reuse(leader):
+        if self._tiering is not None:
             self._tiering.queued(leader)
         self.scheduler.add(leader)
-
-    def _may_reuse(self, leader: Sequence) -> bool:
-        """Whether cached KV can be of use: a hybrid model needs a state to go with it."""
-        return self._states is None or self._states.with_state(leader.known, leader.request.scope) > 0
 
     def drop(self, job_id: str) -> None:
         """Cancel a job; nothing more is given out for it."""
@@ -256,7 +252,7 @@ class StepLoop:
         self.counters.prompt_tokens += prompt
         reused = job.reused or 0
         self.counters.reused_tokens += reused
-        self.counters.matched_tokens += max(job.leader.matched or 0, reused)
+        self.counters.matched_tokens += max(job.leader.matched or 0, job.leader.covered, reused)
         self.counters.recomputed_tokens += prompt - reused
         self.counters.completion_tokens += job.completion_tokens
         self._tell(job.leader, reused)

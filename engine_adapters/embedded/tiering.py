@@ -8,6 +8,7 @@ from cache_core.tiered import TieredCache
 from engine_adapters.base import Tier
 from engine_adapters.embedded.scheduler import Below, Chunk
 from engine_adapters.embedded.sequence import Sequence
+from engine_adapters.embedded.state.prefixes import HybridPrefixes
 
 _LOOKS = 3  # times at most that tiers are asked for one request
 
@@ -17,10 +18,14 @@ class Tiering(Below):
 
     While its prefix is looked for and on the way, a request waits as it would for another one that computes it: it
     holds no block and does not hold up the batch. A tier that fails costs reuse, never a request.
+
+    Args:
+        states: what a hybrid model can reuse; None: the model keeps KV alone.
     """
 
-    def __init__(self, tiers: TieredCache) -> None:
+    def __init__(self, tiers: TieredCache, states: HybridPrefixes | None = None) -> None:
         self._tiers = tiers
+        self._states = states
 
     def queued(self, sequence: Sequence) -> None:
         """A request joined the queue: start to look for what lies below the device, and to bring it up."""
@@ -71,11 +76,15 @@ class Tiering(Below):
         if ask.late:
             self._leave(sequence)
         there = 0 if ask.answer is None else ask.answer.expected
+        sequence.covered = 0 if ask.answer is None else ask.answer.covered
         sequence.missed = min(self._not_there(sequence), sequence.length - there)
         return ask.waits
 
     def _not_there(self, sequence: Sequence) -> int:
-        return sequence.length - self._tiers.cache.match(sequence.known, sequence.request.scope)
+        known, scope = sequence.known, sequence.request.scope
+        if self._states is not None:
+            return sequence.length - self._states.reusable(known, scope)
+        return sequence.length - self._tiers.cache.match(known, scope)
 
     @staticmethod
     def _leave(sequence: Sequence) -> None:

@@ -1,5 +1,6 @@
 """Where a hybrid model's states are, and how they get into and out of a forward pass."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -19,7 +20,13 @@ class StatePart:
     layer: int  # of the model
     name: Name
     index: int  # among the states of its layer
-    nbytes: int
+    shape: tuple[int, ...]  # of one sequence's, [1, ...]
+    dtype: torch.dtype
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of one sequence's."""
+        return math.prod(self.shape) * self.dtype.itemsize
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +45,12 @@ class StateLayout:
     def row_bytes(self) -> int:
         """Bytes of one sequence's state."""
         return sum(part.nbytes for part in self.parts)
+
+    @property
+    def described(self) -> str:
+        """What the bytes of a row mean, as part of what makes them interchangeable."""
+        parts = (f"{p.layer}.{p.name}.{p.index}: {p.dtype} {list(p.shape)}" for p in self.parts)
+        return "; ".join(parts)
 
     def load(self, states: Sequence[AuxiliaryState]) -> Any:
         """A cache for a forward pass over these sequences: one that is empty, or some that all hold state.
@@ -64,7 +77,7 @@ def _parts(kinds: tuple[LayerKind, ...], cache: Any) -> list[StatePart]:
             for name in names:
                 tensor = getattr(cache.layers[number], f"{name}_states")[index]
                 if tensor is not None:
-                    found.append(StatePart(number, name, index, tensor.nbytes))
+                    found.append(StatePart(number, name, index, tuple(tensor.shape), tensor.dtype))
     return found
 
 

@@ -14,6 +14,8 @@ class Found:
     lease: Lease  # ends where the snapshot does: what lies behind is computed into blocks of its own
     snapshot: Snapshot | None  # None: nothing can be reused
     matched: int  # tokens whose KV the index has, whole blocks; the lease holds no more than that
+    covered: int  # the same with that which lies below the device
+    flushes: int  # of the store: a snapshot taken on the way is not kept if there were more since
 
 
 class HybridPrefixes:
@@ -40,26 +42,30 @@ class HybridPrefixes:
         """Leading tokens that could be reused if all their KV were there, which may be on its way."""
         return self.store.deepest(tokens, scope, self._cache.reusable(len(tokens)))
 
-    def acquire(self, tokens: Tokens, scope: str) -> Found:
-        """Lease the deepest block boundary with both KV and snapshot, at most the last token but one."""
+    def acquire(self, tokens: Tokens, scope: str, covered: int = 0) -> Found:
+        """Lease the deepest block boundary with both KV and snapshot, at most the last token but one.
+
+        `covered`: tokens whose KV tiers below the device have, though it may not be worth to bring all of it up.
+        """
+        flushes = self.store.flushes
         matched = limit = self._matched(tokens, scope)
         while True:
             snapshot = self.store.find(tokens, scope, limit)
             length = 0 if snapshot is None else snapshot.length
             lease = self._cache.acquire(tokens[: length + 1], scope)
             if lease.matched == length:
-                return Found(lease, snapshot, matched)
+                return Found(lease, snapshot, matched, max(matched, covered), flushes)
             limit = lease.matched  # some blocks went between the two looks
             lease.release()
 
     def boundaries(self, found: Found, prompt_length: int) -> list[int]:
         """Where snapshots are to be taken on the way through a prompt, in ascending order."""
         end = self._cache.reusable(prompt_length)
-        return sorted({at for at in (min(found.matched, end), end) if at > found.lease.matched})
+        return sorted({at for at in (min(found.covered, end), end) if at > found.lease.matched})
 
-    def keep(self, tokens: Tokens, scope: str, state: AuxiliaryState) -> None:
-        """Take a snapshot behind `tokens`."""
-        self.store.keep(tokens, scope, state)
+    def keep(self, tokens: Tokens, scope: str, state: AuxiliaryState, flushes: int) -> None:
+        """Take a snapshot behind `tokens`; `flushes` is that of what was found for them."""
+        self.store.keep(tokens, scope, state, flushes)
 
     def _matched(self, tokens: Tokens, scope: str) -> int:
         return min(self._cache.match(tokens, scope), self._cache.reusable(len(tokens)))

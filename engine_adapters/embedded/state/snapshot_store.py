@@ -2,7 +2,8 @@
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from threading import Lock
 
 import numpy as np
@@ -12,6 +13,13 @@ from engine_adapters.embedded.state.auxiliary import AuxiliaryState, Snapshot
 
 Tokens = NDArray[np.int32]
 _Key = tuple[str, int, bytes]  # scope, tokens, digest of those tokens
+Evicted = Callable[[Tokens, str, Snapshot], None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    tokens: Tokens  # a copy
+    snapshot: Snapshot
 
 
 class SnapshotStore:
@@ -25,11 +33,15 @@ class SnapshotStore:
     def __init__(self, max_bytes: int, row_bytes: int) -> None:
         self._room = max_bytes // max(row_bytes, 1)
         self._row_bytes = row_bytes
-        self._kept: OrderedDict[_Key, Snapshot] = OrderedDict()
+        self._kept: OrderedDict[_Key, _Kept] = OrderedDict()
         self._lengths: dict[str, dict[int, int]] = {}  # scope -> length -> how many snapshots have it
         self._lock = Lock()
         self.version = 0  # grows whenever the set of snapshots changes
         self.evicted = 0
+        self.flushes = 0  # grows whenever some are forgotten on purpose
+        self.on_evict: Evicted | None = (
+            None  # told which one makes room; called under the lock: it must be quick
+        )
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -52,24 +64,41 @@ class SnapshotStore:
             if key is None:
                 return None
             self._kept.move_to_end(key)
-            return self._kept[key]
+            return self._kept[key].snapshot
 
-    def keep(self, tokens: Tokens, scope: str, state: AuxiliaryState) -> None:
-        """Keep a copy of `state`, which stands behind just these `tokens`; one that is there already stays."""
-        assert state.length == len(tokens), "a snapshot stands behind the tokens it is kept for"
-        key = (scope, len(tokens), hashlib.blake2b(_bytes(tokens)).digest())
+    def along(self, tokens: Tokens, scope: str) -> list[Snapshot]:
+        """Every snapshot that is a prefix of `tokens`, shortest first. Changes nothing."""
+        with self._lock:
+            keys = self._prefixes(tokens, scope, len(tokens))
+            return [self._kept[key].snapshot for key in keys if key in self._kept]
+
+    def keep(self, tokens: Tokens, scope: str, state: AuxiliaryState, flushes: int | None = None) -> None:
+        """Keep a copy of `state`, which stands behind just these `tokens`; one that is there already stays.
+
+        Not if some were forgotten since `flushes`, when what it comes from was found.
+        """
+        self._keep(tokens, scope, state.length, state.snapshot, flushes)
+
+    def put(self, tokens: Tokens, scope: str, snapshot: Snapshot, flushes: int) -> None:
+        """As `keep`, for a snapshot that came from elsewhere and is not copied."""
+        self._keep(tokens, scope, snapshot.length, lambda: snapshot, flushes)
+
+    def _keep(
+        self, tokens: Tokens, scope: str, length: int, take: Callable[[], Snapshot], flushes: int | None
+    ) -> None:
+        assert length == len(tokens), "a snapshot stands behind the tokens it is kept for"
+        key = (scope, length, hashlib.blake2b(_bytes(tokens)).digest())
         with self._lock:
             if key in self._kept:
                 self._kept.move_to_end(key)
                 return
-            if self._room == 0:
+            if self._room == 0 or flushes not in (None, self.flushes):
                 return
             while len(self._kept) >= self._room:
-                self._forget(next(iter(self._kept)))
-                self.evicted += 1
-            self._kept[key] = state.snapshot()
+                self._evict(next(iter(self._kept)))
+            self._kept[key] = _Kept(tokens.copy(), take())
             lengths = self._lengths.setdefault(scope, {})
-            lengths[len(tokens)] = lengths.get(len(tokens), 0) + 1
+            lengths[length] = lengths.get(length, 0) + 1
             self.version += 1
 
     def flush(self, scope: str | None = None) -> int:
@@ -78,6 +107,7 @@ class SnapshotStore:
             going = [key for key in self._kept if scope is None or key[0] == scope]
             for key in going:
                 self._forget(key)
+            self.flushes += 1
             return len(going)
 
     def _deepest(self, tokens: Tokens, scope: str, limit: int) -> _Key | None:
@@ -96,6 +126,12 @@ class SnapshotStore:
             digest.update(_bytes(tokens[done:length]))
             done = length
             yield scope, length, digest.copy().digest()
+
+    def _evict(self, key: _Key) -> None:
+        if self.on_evict is not None:
+            self.on_evict(self._kept[key].tokens, key[0], self._kept[key].snapshot)
+        self._forget(key)
+        self.evicted += 1
 
     def _forget(self, key: _Key) -> None:
         del self._kept[key]

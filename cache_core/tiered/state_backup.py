@@ -1,0 +1,108 @@
+"""Copies of states for colder tiers: behind their KV, never before it."""
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from threading import Lock
+
+import numpy as np
+
+from cache_core.block_header import BlockHeader
+from cache_core.metrics import TierName
+from cache_core.state_groups import StateGroup, StateOnDevice
+from cache_core.tiered.purges import Purges
+from cache_core.tiered.ways import Ways
+from cache_core.tiers.base import Tier
+from cache_core.tiers.host import HostTier
+from cache_core.transfer import Priority, TransferRefusedError
+from cache_core.transfer.state_jobs import StateToHost
+from cache_core.transfer.tier_jobs import HostToTier
+
+log = logging.getLogger(__name__)
+
+
+class StateBackup:
+    """A state goes into a tier when the KV of all blocks before its boundary is below the device, and into a colder
+    one when that one has them all: alone it would be of no use after a restart.
+
+    Args:
+        rows: host memory for states; `ways.host` has the KV.
+    """
+
+    def __init__(self, ways: Ways, rows: HostTier, purges: Purges, group: StateGroup) -> None:
+        self._ways = ways
+        self._rows = rows
+        self._purges = purges
+        self._group = group
+        self._lock = Lock()
+        self._on_their_way = 0
+
+    @property
+    def idle(self) -> bool:
+        """Whether no state is between two tiers."""
+        return not self._on_their_way
+
+    def copy(self, chain: Sequence[BlockHeader], state: StateOnDevice, number: int) -> None:
+        """Copy `state`, which stands behind the blocks of `chain`; returns at once.
+
+        `number` is that of its scope's last purge, asked for before the state was.
+        """
+        if not self._kv_below(chain):
+            log.debug("a state is not copied, as not all of its KV was")
+            return
+        header = replace(chain[-1], group=self._group)
+        if self._rows.contains([header.key])[0]:
+            self._pass_on(chain, header, number)
+            return
+        job = StateToHost(self._rows, header, state.read, self._ways.down)
+        if self._purges.number(header.identity) != number:
+            job.finish(False)  # it was there before the purge
+            return
+        try:
+            transfer = self._ways.engine.submit(job, Priority.WRITE_BACK)
+        except TransferRefusedError:
+            return
+        self._count(1)
+        transfer.when_ended(lambda _: self._arrived(chain, header, number))
+
+    def _arrived(self, chain: Sequence[BlockHeader], header: BlockHeader, number: int) -> None:
+        try:
+            self._pass_on(chain, header, number)
+        finally:
+            self._count(-1)
+
+    def _pass_on(self, chain: Sequence[BlockHeader], header: BlockHeader, number: int) -> None:
+        for name, tier in self._ways.colder.items():
+            if not tier.contains([header.key])[0]:
+                self._pass_to(name, tier, chain, header, number)
+
+    def _pass_to(
+        self, name: TierName, tier: Tier, chain: Sequence[BlockHeader], header: BlockHeader, number: int
+    ) -> None:
+        allowed = partial(self._storing, tier, chain, number)
+        try:
+            # Behind the KV, which was queued on the same link before.
+            job = HostToTier(self._rows, tier, name, [header], allowed=allowed)
+            self._ways.engine.submit(job, Priority.WRITE_BACK)
+        except TransferRefusedError:
+            log.debug("the way from host to %s is full; this state stays where it is", name)
+
+    @contextmanager
+    def _storing(self, tier: Tier, chain: Sequence[BlockHeader], number: int) -> Iterator[bool]:
+        with self._purges.storing(chain[-1].identity, number) as allowed:
+            yield allowed and bool(tier.contains([header.key for header in chain]).all())
+
+    def _kv_below(self, chain: Sequence[BlockHeader]) -> bool:
+        keys = [header.key for header in chain]
+        below = np.zeros(len(keys), dtype=np.bool_)
+        for tier in (self._ways.host, *self._ways.colder.values()):
+            below |= tier.contains(keys)
+            if below.all():
+                return True
+        return False
+
+    def _count(self, change: int) -> None:
+        with self._lock:
+            self._on_their_way += change

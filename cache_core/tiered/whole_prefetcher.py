@@ -1,0 +1,154 @@
+"""Of a hybrid model's prompt: how far every group is whole, over all tiers, and what of that is worth bringing up."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from cache_core.block_header import BlockHeader
+from cache_core.load_or_recompute import Plan
+from cache_core.metrics import TierName
+from cache_core.tiered.asking import Answer
+from cache_core.tiered.fetch import Ended
+from cache_core.tiered.lookup import Inquiry
+from cache_core.tiered.prefetcher import Prefetcher
+from cache_core.tiered.state_tiers import StateTiers
+from cache_core.tokens import Tokens
+from cache_core.transfer import Priority
+
+
+@dataclass(frozen=True, slots=True)
+class _Boundary:
+    """A place from which a prompt could go on."""
+
+    blocks: int
+    state_in: TierName
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """KV of a prompt's leading blocks."""
+
+    headers: Sequence[BlockHeader]
+    sources: Sequence[TierName]  # the warmest tier of each, "device" in front
+    ready: int  # blocks on the device
+
+
+class WholePrefetcher(Prefetcher):
+    """Brings up KV and state together, or neither: KV is loaded up to a boundary that has a state and no further."""
+
+    def __init__(self, states: StateTiers, *parts: Any) -> None:
+        super().__init__(*parts)
+        self._states = states
+
+    def missing(self, tokens: Tokens, scope: str) -> tuple[int, int]:
+        ready, limit = super().missing(tokens, scope)
+        return self._states.device.deepest(tokens, scope, ready), limit
+
+    def begin(self, tokens: Tokens, scope: str, priority: Priority, inquiry: Inquiry) -> Answer:
+        ready, limit = super().missing(tokens, scope)
+        now = self._states.device.deepest(tokens, scope, ready)
+        number = self._purges.number(self._chains.digest(scope))
+        if now >= limit or number is None:
+            return Answer(now)
+        found = self._kv(tokens[:limit], scope, ready // self._cache.block_size, inquiry)
+        covered = len(found.sources) * self._cache.block_size
+        if not inquiry.goes_on():
+            return Answer(now, covered=covered)
+        began = self._ways.engine.clock.now()
+        best, plan = self._best(found, self._boundaries(tokens, scope, found, now, inquiry))
+        if found.ready < len(found.sources):
+            self._observer.decided(plan.decided(found.sources[found.ready :]))
+        if best.blocks * self._cache.block_size <= now:
+            return Answer(now, covered=covered)
+        over = partial(self._over, plan, began, found.ready)
+        answer = self._bring_up(tokens, scope, found, best, number, priority, over)
+        return answer or Answer(now, covered=covered)
+
+    def _kv(self, tokens: Tokens, scope: str, ready: int, inquiry: Inquiry) -> _Found:
+        chain = self._chains.prompt(scope, tokens, inquiry.goes_on)
+        below, sources = self._lookup.find(chain, ready, inquiry)
+        headers = chain.headers(0, ready) + below
+        self._chains.remember(chain)
+        device: list[TierName] = ["device"] * ready
+        return _Found(headers, device + sources, ready)
+
+    def _boundaries(
+        self, tokens: Tokens, scope: str, found: _Found, now: int, inquiry: Inquiry
+    ) -> list[_Boundary]:
+        """Where KV and a state are: what can be reused now, with a state on the device, and with one in any tier."""
+        size = self._cache.block_size
+        on_device = self._states.device.deepest(tokens, scope, len(found.headers) * size)
+        boundaries = [_Boundary(length // size, "device") for length in sorted({now, on_device})]
+        below = self._states.deepest(found.headers[on_device // size :], inquiry)
+        if below is not None:
+            boundaries.append(_Boundary(on_device // size + below[0] + 1, below[1]))
+        return boundaries
+
+    def _best(self, found: _Found, boundaries: Sequence[_Boundary]) -> tuple[_Boundary, Plan]:
+        """From where the prompt is there soonest: KV and state come up to there, the rest is recomputed.
+
+        Where two take the same time, the deeper one, as it leaves the processor to others.
+        """
+        seconds = [self._seconds(found.sources, at) for at in boundaries]
+        choice = min(reversed(range(len(boundaries))), key=seconds.__getitem__)
+        below = len(found.sources) - found.ready
+        loaded = max(boundaries[choice].blocks - found.ready, 0)
+        return boundaries[choice], Plan(loaded, below, below, seconds[choice], seconds[-1], seconds[0])
+
+    def _seconds(self, sources: Sequence[TierName], at: _Boundary) -> float:
+        load = self._estimates.load(sources[: at.blocks])
+        state = self._estimates.load([at.state_in], self._states.row_bytes)
+        rest = self._estimates.recompute(at.blocks * self._cache.block_size, len(sources) - at.blocks)
+        return load + state + float(rest.sum())
+
+    def _bring_up(
+        self,
+        tokens: Tokens,
+        scope: str,
+        found: _Found,
+        best: _Boundary,
+        number: int,
+        priority: Priority,
+        over: Ended,
+    ) -> Answer | None:
+        """KV and state up to `best`; None: there is no room, or something went meanwhile."""
+        length = best.blocks * self._cache.block_size
+        blocks = self._blocks(tokens[: length + 1], scope, found, best.blocks, number, priority, over)
+        if blocks is None:
+            return None
+        state = None
+        if best.state_in != "device":
+            deadline = self._ways.engine.clock.now() + self.wait(0, best.blocks)
+            last = found.headers[best.blocks - 1]
+            state = self._states.fetch(scope, tokens[:length], last, best.state_in, deadline)
+            if state is None:
+                if blocks.fetch is not None:
+                    blocks.fetch.leave()
+                return None
+        covered = len(found.sources) * self._cache.block_size
+        return Answer(length, blocks.fetch, blocks.shared, blocks.own, state, covered)
+
+    def _blocks(
+        self,
+        tokens: Tokens,
+        scope: str,
+        found: _Found,
+        end: int,
+        number: int,
+        priority: Priority,
+        over: Ended,
+    ) -> Answer | None:
+        """What brings all of these blocks up that the device lacks; None: nothing does."""
+        length = end * self._cache.block_size
+        if end <= found.ready:
+            return Answer(length)
+        coming = self._cache.computing(tokens, scope)
+        if coming is not None and coming.shared >= length:
+            return self._of_another(coming)
+        headers, sources = found.headers[found.ready : end], found.sources[found.ready : end]
+        fetch = self._prepare(tokens, scope, list(headers), list(sources), over, whole=True)
+        if fetch is None:
+            return None
+        self._start(fetch, number, priority)
+        return Answer(length, fetch, length)

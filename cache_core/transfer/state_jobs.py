@@ -1,0 +1,58 @@
+"""Between host and device: one row of state, which is no block of the device tier."""
+
+import numpy as np
+import torch
+
+from cache_core.block_header import BlockHeader
+from cache_core.metrics import TierName
+from cache_core.state_groups import RowCopy
+from cache_core.tiers.host import NO_ROW, HostTier
+from cache_core.transfer.copy_lane import CopyLane
+from cache_core.transfer.job import Job, Piece
+
+
+class StateToHost(Job):
+    """Copies a row into the host tier, if it is not there and there is room."""
+
+    source: TierName = "device"
+    target: TierName = "host"
+
+    def __init__(self, host: HostTier, header: BlockHeader, read: RowCopy, lane: CopyLane) -> None:
+        self._host = host
+        copy = lane.after_now(read)
+        self._reservation = host.reserve([header])  # last of what can fail
+        self._whole = np.zeros(1, dtype=np.bool_)
+        row = int(self._reservation.rows[0])
+        if row == NO_ROW:
+            self.pieces = []
+        else:
+            target = torch.from_numpy(host.rows[row])
+            self.pieces = [Piece(host.block_bytes, lambda: copy(target))]
+
+    def piece_done(self, index: int) -> None:
+        self._whole[:] = True
+
+    def finish(self, done: bool) -> None:
+        self._host.publish(self._reservation, self._whole)
+
+
+class StateToDevice(Job):
+    """Copies a row of the host tier to where `write` puts it. `there`: the host tier had it, whole."""
+
+    source: TierName = "host"
+    target: TierName = "device"
+
+    def __init__(self, host: HostTier, header: BlockHeader, write: RowCopy, lane: CopyLane) -> None:
+        self._host = host
+        copy = lane.after_now(write)
+        self._pinned = host.pin([header])  # last of what can fail
+        row = int(self._pinned[0])
+        self.there = row != NO_ROW
+        if self.there:
+            source = torch.from_numpy(host.rows[row])
+            self.pieces = [Piece(host.block_bytes, lambda: copy(source))]
+        else:
+            self.pieces = []
+
+    def finish(self, done: bool) -> None:
+        self._host.unpin(self._pinned)
