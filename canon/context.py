@@ -57,6 +57,26 @@ class RuleContext:
         self.edits.append(Edit(rule, self.where(slot.path), slot.text, text))
         return replace(slot, text=text)
 
+    def rewrite_or_find(self, rule: str, slot: TextSlot, text: str, cause: str, fix: str = "") -> TextSlot:
+        """Rewrite if the rule acts; else say what it would do."""
+        if self.policy.acts(rule):
+            return self.rewrite(rule, slot, text)
+        at = _first_difference(slot.text, text)
+        shown = tuple(side[at : at + 40] for side in (slot.text, text))
+        self.find(rule, slot.path, cause, offset=at, values=shown, fix=fix or f"let the rule {rule} act")
+        return slot
+
     def find(self, rule: str, path: Path, cause: str, **more: Any) -> None:
         """Report what is left alone; `more` are fields of Finding."""
         self.findings.append(Finding(rule, self.where(path), cause, **more))
+
+
+def _first_difference(left: str, right: str) -> int:
+    low, high = 0, min(len(left), len(right))
+    while low < high:  # left[:low] == right[:low]
+        middle = (low + high + 1) // 2
+        if left[low:middle] == right[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low

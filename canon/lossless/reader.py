@@ -15,6 +15,7 @@ _TOKEN = re.compile(
     r"(?![\w.+-]))",
     re.ASCII,
 )
+_NO_NUMBER = re.compile(r"[ \t\n\r]*+-?(?:NaN|Infinity)\b")
 
 
 class Atom(NamedTuple):
@@ -68,7 +69,8 @@ class _Reader:
     def _next(self) -> re.Match[str]:
         token = _TOKEN.match(self._text, self._at)
         if token is None:
-            raise JsonRefusedError("not JSON", self._at)
+            number = _NO_NUMBER.match(self._text, self._at)
+            raise JsonRefusedError("a number that JSON does not have" if number else "not JSON", self._at)
         self._at = token.end()
         return token
 

@@ -25,3 +25,11 @@ def tool_name(tool: Any) -> str | None:
     function = tool.get("function")
     name = function.get("name") if isinstance(function, dict) else tool.get("name")
     return name if isinstance(name, str) else None
+
+
+def tool_key(tool: Any) -> str | None:
+    """What tells a tool from the others of its list: its name, or, of an engine's own without one, its type."""
+    if not isinstance(tool, dict):
+        return None
+    key = tool_name(tool) or tool.get("type")
+    return key if isinstance(key, str) else None

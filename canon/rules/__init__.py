@@ -5,9 +5,27 @@ from types import MappingProxyType
 from typing import TypeAlias
 
 from canon.context import RuleContext
-from canon.rules import conversation_memory
+from canon.rules import (
+    conversation_memory,
+    json_parts,
+    newlines,
+    schema_keywords,
+    tool_order,
+    unicode,
+    whitespace,
+)
 
 Apply: TypeAlias = Callable[[RuleContext], None]
 
 # A rule asks `context.policy.acts(NAME)`: True, it edits and notes each edit; False, it only reports what it would do.
-APPLY: Mapping[str, Apply] = MappingProxyType({conversation_memory.NAME: conversation_memory.apply})
+APPLY: Mapping[str, Apply] = MappingProxyType(
+    {
+        newlines.NAME: newlines.apply,
+        unicode.NAME: unicode.apply,
+        whitespace.NAME: whitespace.apply,
+        schema_keywords.NAME: schema_keywords.apply,
+        json_parts.NAME: json_parts.apply,
+        tool_order.NAME: tool_order.apply,
+        conversation_memory.NAME: conversation_memory.apply,
+    }
+)

@@ -5,7 +5,7 @@ It never touches what clients or models wrote, but for giving back a model's too
 
 from canon.context import RuleContext
 from canon.memory.walk import walk
-from canon.requests.paths import tool_name
+from canon.requests.paths import tool_key
 
 NAME = "conversation_memory"
 
@@ -16,6 +16,6 @@ def apply(context: RuleContext) -> None:
         return
     head = walk(context, conversation)
     draft = context.draft
-    names = [name for tool in context.view.tools() if (name := tool_name(tool)) is not None]
+    names = [key for tool in context.view.tools() if (key := tool_key(tool)) is not None]
     bodies = [draft.original, draft.body] if draft.changed else [draft.body]
     conversation.sent(names, head, *bodies)

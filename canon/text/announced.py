@@ -25,6 +25,14 @@ _SHOWN = re.compile(
     r"|(?:例如|例子|示例|格式|如下|例|形式)(?:如下)?[:：]\s*$",
     re.IGNORECASE,
 )
+# A line that may ask for an output in the form of what follows it.
+_ASKED = re.compile(
+    r"\b(?:repl(?:y|ies)|respon[ds]\w*|answer|return|output|produce|emit|write|generate|format\w*|form|schema|template"
+    r"|examples?|samples?|shape|structure|exactly|follow\w*|like|antwort\w*|ausgabe|beispiel\w*|form|gib|répon\w+|sortie"
+    r"|exemples?|respond\w+|respuesta|salida|ejemplos?|formato|esempio|rispond\w+)\b[^.。]*[:：]?\s*$"
+    r"|(?:格式|例|示例|输出|返回|回答|出力|形式|回答)[^.。]*[:：]?\s*$",
+    re.IGNORECASE,
+)
 _COLONS = (":", "：")
 
 
@@ -62,3 +70,8 @@ def _mark_paragraph(lines: Sequence[str], guards: list[Guard | None], at: int) -
         guards[at] = guards[at] or "content"
         at += 1
     return at
+
+
+def may_ask_for_form(line: str) -> bool:
+    """Whether what comes behind this line may be a form or an example of what the model is to write."""
+    return _ASKED.search(line[-_LONGEST:]) is not None
