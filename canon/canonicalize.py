@@ -3,6 +3,7 @@
 import logging
 from typing import TYPE_CHECKING, Any
 
+from canon import tail_note
 from canon.context import RuleContext
 from canon.policy import Policy
 from canon.requests import view_of
@@ -56,6 +57,9 @@ def _run(body: dict[str, Any], context: RuleContext) -> CanonResult:
     for rule, apply in APPLY.items():
         if context.policy.runs(rule):
             apply(context)
+    if context.conversation is None:
+        tail_note.place(context)
+    tail_note.settle(context)
     draft: Draft = context.draft
     applied = context.policy.applies and draft.changed
     return CanonResult(

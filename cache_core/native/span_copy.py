@@ -1,14 +1,12 @@
-"""Builds and loads the copy of blocks between paged memory, where they lie in many parts, and rows."""
+"""Builds and loads the copy of many spans between scattered places in main memory."""
 
 import ctypes
 import hashlib
-import os
 import platform
 import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -17,34 +15,11 @@ from numpy.typing import NDArray
 from cache_core.errors import CacheError
 
 Addresses = NDArray[np.int64]
-Numbers = NDArray[np.int32]
-
-
-@dataclass(frozen=True, slots=True)
-class Spans:
-    """Where the parts of a block that lie together are, all of one size. Contiguous arrays [places]."""
-
-    pages: Addresses  # of block 0 in paged memory; block n has its part n times `size` behind it
-    offsets: Addresses  # bytes from the start of a row
-    size: int  # bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Rows:
-    """Rows that hold a block each."""
-
-    address: int  # of row 0
-    step: int  # bytes from one row to the next
-    numbers: Numbers  # [blocks]: which row is whose
-
-
-# (spans, blocks, rows, to the rows or from them). Nothing is checked: all that is pointed to stays alive.
-SpanCopy = Callable[[Spans, Numbers, Rows, bool], None]
+SpanCopy = Callable[[Addresses, Addresses, int], None]  # (to, from, bytes of one span): `from` stays alive
 
 _SOURCE = Path(__file__).with_name("span_copy.c")
-_FLAGS = ("-std=c11", "-O3", "-fPIC", "-shared", "-pthread")
+_FLAGS = ("-std=c11", "-O3", "-fPIC", "-shared")
 _COMPILERS = ("gcc", "cc", "clang")
-_SHARED = 1 << 20  # bytes from which threads are worth their start
 _PATIENCE = 120  # seconds
 
 
@@ -52,7 +27,7 @@ class NativeBuildError(CacheError):
     """The copy cannot be built here; the message says why."""
 
 
-def load_span_copy(folder: Path, threads: int = 2) -> SpanCopy:
+def load_span_copy(folder: Path) -> SpanCopy:
     """The function, from `folder` or built into it. Any number of processes may do this at once.
 
     Raises:
@@ -64,31 +39,13 @@ def load_span_copy(folder: Path, threads: int = 2) -> SpanCopy:
     if not path.is_file():
         _build(path)
     copy = ctypes.CDLL(str(path)).kvgate_copy_spans
-    pointer, number = ctypes.c_void_p, ctypes.c_int64
-    copy.argtypes = [
-        pointer,
-        pointer,
-        number,
-        number,
-        pointer,
-        number,
-        pointer,
-        pointer,
-        number,
-        *[ctypes.c_int] * 2,
-    ]
+    copy.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64]
     copy.restype = None
-    threads = min(2, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1)
 
-    def copy_spans(spans: Spans, blocks: Numbers, rows: Rows, to_rows: bool) -> None:
-        numbers = rows.numbers
-        if blocks.shape != numbers.shape or not (blocks.flags.c_contiguous and numbers.flags.c_contiguous):
-            raise ValueError("blocks and rows are two contiguous arrays of numbers, equally long")
-        copy(
-            *(spans.pages.ctypes.data, spans.offsets.ctypes.data, spans.pages.size, spans.size),
-            *(rows.address, rows.step, blocks.ctypes.data, numbers.ctypes.data, blocks.size),
-            *(to_rows, threads),
-        )
+    def copy_spans(to: Addresses, source: Addresses, size: int) -> None:
+        if to.shape != source.shape or not (to.flags.c_contiguous and source.flags.c_contiguous):
+            raise ValueError("spans are copied between two contiguous arrays of addresses, equally long")
+        copy(to.ctypes.data, source.ctypes.data, to.size, size)
 
     return copy_spans
 

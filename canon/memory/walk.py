@@ -7,10 +7,10 @@ from canon.memory.answer import answer_of
 from canon.memory.call_replay import CallReplay
 from canon.memory.chain import Chain, digest
 from canon.memory.conversation import Conversation
-from canon.memory.note import compose, with_note
 from canon.memory.records import Pin
 from canon.memory.turns import turns_of
 from canon.requests.paths import Path
+from canon.tail_note import compose, with_note
 
 
 def walk(context: RuleContext, conversation: Conversation) -> bytes:

@@ -7,11 +7,13 @@ from typing import TypeAlias
 from canon.context import RuleContext
 from canon.rules import (
     conversation_memory,
+    dynamic_values,
     json_parts,
     newlines,
     schema_keywords,
     tool_order,
     unicode,
+    volatile_headers,
     whitespace,
 )
 
@@ -24,6 +26,8 @@ APPLY: Mapping[str, Apply] = MappingProxyType(
         unicode.NAME: unicode.apply,
         whitespace.NAME: whitespace.apply,
         schema_keywords.NAME: schema_keywords.apply,
+        volatile_headers.NAME: volatile_headers.apply,
+        dynamic_values.NAME: dynamic_values.apply,
         json_parts.NAME: json_parts.apply,
         tool_order.NAME: tool_order.apply,
         conversation_memory.NAME: conversation_memory.apply,

@@ -34,9 +34,9 @@ __all__ = ["config"]  # the fixture
 def files(monkeypatch: pytest.MonkeyPatch) -> FaultyFiles:
     """Under the disk tier of every engine from here on; waits are short."""
     faulty = FaultyFiles()
-    monkeypatch.setattr(cold_tiers, "DiskTier", lambda options, **_: DiskTier(options, faulty))
+    monkeypatch.setattr(cold_tiers, "DiskTier", lambda options: DiskTier(options, faulty))
     options = TieringOptions(fetch_deadline=0.2)
-    monkeypatch.setattr(cold_tiers, "TieringOptions", lambda *_, **__: options)
+    monkeypatch.setattr(cold_tiers, "TieringOptions", lambda _: options)
     monkeypatch.setattr("cache_core.tiered.tiered_cache._CLOSING", 0.2)
     return faulty
 
@@ -122,7 +122,7 @@ def test_stopping_while_requests_wait_for_their_prefix_answers_them(
 ) -> None:
     with running(config) as adapter:
         warm(adapter)
-    monkeypatch.setattr(cold_tiers, "TieringOptions", lambda *_, **__: TieringOptions(fetch_deadline=60.0))
+    monkeypatch.setattr(cold_tiers, "TieringOptions", lambda _: TieringOptions(fetch_deadline=60.0))
     errors: list[EngineNotReadyError] = []
     with running(config) as again:
         files.hang_reads = True

@@ -58,7 +58,7 @@ def test_whatever_moves_every_answer_is_that_of_a_fresh_engine(
     with running(replace(config, host_cache_bytes=0)) as plain:
         expected = [asyncio.run(answer(plain, number, f"p{number}", None)) for number in range(len(PROMPTS))]
     options = TieringOptions(write_policy=policy, reserve_blocks=4)
-    monkeypatch.setattr(cold_tiers, "TieringOptions", lambda *_, **__: options)
+    monkeypatch.setattr(cold_tiers, "TieringOptions", lambda _: options)
     small = replace(config, kv_bytes=40 * 12288, host_cache_bytes=60 * 12288)
     chance = random.Random(3)
     with running(small) as adapter:

@@ -1,0 +1,43 @@
+"""Lines that head what follows: a title in Markdown, or a few words with a colon."""
+
+import re
+from typing import NamedTuple
+
+from canon.values.words import word_set
+
+_TITLE = re.compile(r"[ \t]{0,3}(#{1,6})[ \t]+([^\n]{1,80}?)[ \t#]*$")
+_BOLD = re.compile(r"[ \t]*(?:\*\*|__)([^*_\n]{1,80})(?:\*\*|__)[ \t]*[:：]?[ \t]*$")
+_COLON = re.compile(r"[ \t]*(?:[-*•][ \t]+)?([^\n:：<>{}\"'`]{1,60})[:：][ \t]*$")
+_WORD = re.compile(r"[^\W\d_]+")
+_STATE = word_set(
+    """
+environment env context session runtime system information info status state metadata current user
+details umgebung kontext sitzung status contexte environnement entorno contexto sesión контекст
+окружение 环境 上下文 会话 環境 コンテキスト セッション 환경
+"""
+)
+
+
+class Heading(NamedTuple):
+    """A line that heads others."""
+
+    title: str
+    level: int  # 1 to 6 of a title in Markdown, 7 of other lines
+    marked: bool  # it is a title in Markdown or bold
+    state: bool  # it announces state of the moment: `Environment`
+
+
+def heading_of(line: str) -> Heading | None:
+    if not line.strip() or len(line) > 100:
+        return None
+    if found := _TITLE.match(line):
+        title, level, marked = found[2].rstrip(":："), len(found[1]), True
+    elif found := _BOLD.match(line):
+        title, level, marked = found[1].rstrip(":："), 6, True
+    elif found := _COLON.match(line):
+        title, level, marked = found[1], 7, False
+    else:
+        return None
+    words = [word.lower() for word in _WORD.findall(title)]
+    state = bool(words) and all(word in _STATE or word in ("the", "about", "of", "your") for word in words)
+    return Heading(title, level, marked, state)

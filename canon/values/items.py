@@ -1,0 +1,202 @@
+"""A line that is nothing but values of the moment, each with its label: `Turn 3 of 9 | Current time: 10:31`."""
+
+import re
+from collections.abc import Callable
+from typing import NamedTuple
+
+from canon.values.clock_words import WORDS
+from canon.values.clocks import clock_at
+from canon.values.coordinates import coordinates_at
+from canon.values.counters import counter_at, starts_counter
+from canon.values.git import git_at
+from canon.values.ids import id_at, minted_id
+from canon.values.label_words import CLOCK, COORDINATES, GIT, ID, PLACE, USER, ZONE
+from canon.values.labels import Label, label_at, starts_label
+from canon.values.places import place_at
+from canon.values.users import user_at, zone_at
+from canon.values.value import Value
+from canon.values.words import word_set
+
+LONGEST = 400  # characters of a line that can be an item
+_MOST_CLAUSES = 8
+_HEAD = re.compile(r"[ \t]*(?:(?:[-*•·+–]|#{1,6})[ \t]+)?[*_`]*[\[(（【]?[*_`]*[ \t]*")
+_QUOTES = re.compile(r"[ \t*_`'\"“”‘’「『\[(<]*")
+_TAIL = re.compile(r"[ \t.。!！;；,，)\]）】>*_`'\"“”‘’」』]*$")
+_CONNECTOR = re.compile(
+    r"[ \t'\"`”*_)\]）】」]*(?:[.,;|·•，；、。/—–-]+[ \t]*)?"
+    r"(?:(?:and|und|et|y|e|ed|en|och|i|和|と)[ \t]+)?(?:\([ \t]*)?"
+)
+_SENTENCE_END = re.compile(r"[.;|。；](?=[ \t])|,[ \t]")
+_NOTE = re.compile(r"[ \t]*[(（]([^()（）\n]{1,60})[)）]")
+_NOW = re.compile(
+    r"[ \t]*,?[ \t]*(?:right now|now|today|jetzt|heute|maintenant|ahora|adesso|agora|nu|сейчас|当地时间|现在)(?!\w)",
+    re.IGNORECASE,
+)
+_WORDS = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?")
+_TIME_VERBS = word_set("is it's ist est es son è sono é são jest är er は 是")
+# A date without a time of day is of the moment only if the label says whose present it is.
+_PRESENT = word_set(
+    """
+request message conversation session turn user user's users client started start began opened live real
+system server timestamp zeitstempel horodatage
+"""
+)
+
+_RECOGNIZERS: tuple[tuple[int, Callable[[str, int, int, Label], Value | None]], ...] = (
+    (GIT, git_at),
+    (ID, id_at),
+    (COORDINATES, coordinates_at),
+    (ZONE, zone_at),
+    (PLACE, place_at),
+    (USER, user_at),
+)
+
+
+class Item(NamedTuple):
+    """What was recognized in one line."""
+
+    start: int  # where its first label begins, behind the list mark
+    values: tuple[tuple[str, int, int], ...]  # kind, start, end of each value
+    whole: bool  # there is nothing else in the line
+    sure: bool  # a label says that its value is of the moment
+    labelled: bool  # False: a bare value
+    words: tuple[str, ...] = ()  # of the first label
+
+    @property
+    def kind(self) -> str:
+        return self.values[0][0]
+
+
+def may_hold_item(line: str) -> bool:
+    """A cheap look at how a line begins; False: it holds no item."""
+    bare = line.lstrip(" \t-*•·+–#_`[(（【")
+    if not bare or len(line) > LONGEST:
+        return False
+    first = bare[0]
+    if first.isdigit() or "\u2e80" <= first <= "\ud7ff":
+        return True
+    found = _WORDS.match(bare)
+    if found is None:
+        return False
+    word = found[0].lower().replace("’", "'")
+    return (
+        starts_label(word)
+        or starts_counter(word)
+        or word in WORDS
+        or bare[len(word) : len(word) + 1].isdigit()
+    )
+
+
+def item_of(text: str, start: int = 0, stop: int | None = None) -> Item | None:
+    """The item that the line `text[start:stop]` is or begins with; None: it is none."""
+    stop = len(text) if stop is None else stop
+    if stop - start > LONGEST:
+        return None
+    head = _HEAD.match(text, start, stop)
+    at = begins = head.end() if head else start
+    values: list[tuple[str, int, int]] = []
+    sure, labelled = False, True
+    words: tuple[str, ...] = ()
+    for _ in range(_MOST_CLAUSES):
+        clause = _clause(text, at, stop, bool(values))
+        if clause is None:
+            break
+        value, value_start, label = clause
+        values.append((value.kind, value_start, value.end))
+        sure = sure or value.sure
+        labelled = labelled and label is not None
+        words = words or (label.words if label else ())
+        at = _past_note(text, value.end, stop)
+        if _TAIL.match(text, at, stop):
+            return Item(begins, tuple(values), True, sure, labelled, words)
+        connector = _CONNECTOR.match(text, at, stop)
+        if connector is None or connector.end() == at:
+            break
+        at = connector.end()
+    return Item(begins, tuple(values), False, sure, labelled, words) if values else None
+
+
+def _clause(text: str, start: int, stop: int, later: bool) -> tuple[Value, int, Label | None] | None:
+    """One label with its value, and where the value begins."""
+    if counter := _counter(text, start, stop):
+        return counter, start, Label(start, 0, 0, 0, 0, ("counter",), True)
+    label = label_at(text, start, stop)
+    if label is None:
+        value = _bare(text, start, stop)
+        return (value, start, None) if value else None
+    quotes = _QUOTES.match(text, label.end, stop)
+    at = quotes.end() if quotes else label.end
+    value = _best(text, at, stop, label, later)
+    if value is not None:
+        return value, at, label
+    value = _bare(text, start, stop)  # a value may begin with what looks like a label: `Tag 5. März`
+    return (value, start, None) if value else None
+
+
+def _counter(text: str, start: int, stop: int) -> Value | None:
+    tail = len(text[start:stop].rstrip(" \t*_`)]）】"))
+    if whole := counter_at(text, start, start + tail):
+        return whole
+    end = _SENTENCE_END.search(text, start, stop)
+    return counter_at(text, start, end.start()) if end else None
+
+
+def _best(text: str, at: int, stop: int, label: Label, later: bool) -> Value | None:
+    """The surest of what the families that know the label see; among equals the longest."""
+    found: list[Value] = []
+    if not label.empty:
+        found = [
+            value
+            for family, recognize in _RECOGNIZERS
+            if label.means(family) and (value := recognize(text, at, stop, label))
+        ]
+    if value := _clock(text, at, stop, label, later):
+        found.append(value)
+    if not found and (minted := minted_id(text, at, stop)) and label.joined:
+        found.append(minted._replace(sure=False))
+    return max(
+        found, key=lambda value: (_ends_clause(text, value.end, stop), value.sure, value.end), default=None
+    )
+
+
+def _ends_clause(text: str, end: int, stop: int) -> bool:
+    return end >= stop or text[end] in " \t.,;|)]}'\"`*。，；、）」"
+
+
+def _clock(text: str, at: int, stop: int, label: Label, later: bool) -> Value | None:
+    if not label.empty and not label.means(CLOCK):
+        return None
+    found = clock_at(text, at, stop)
+    if found is None:
+        if (
+            label.strong(CLOCK)
+            and label.joined
+            and (number := re.compile(r"\d{1,4}(?!\w)").match(text, at, stop))
+        ):
+            return Value("date", number.end(), True)  # Current year: 2030
+        return None
+    end, precision = found
+    if label.empty:
+        sure = precision == "instant" and (later or label.words[-1] in _TIME_VERBS)
+        return Value("clock", end, sure) if sure else None
+    if precision == "instant":
+        return Value("clock", end, label.strong(CLOCK))
+    return Value("date", end, label.strong(CLOCK) and _PRESENT.isdisjoint(label.words))
+
+
+def _bare(text: str, start: int, stop: int) -> Value | None:
+    if minted := minted_id(text, start, stop):
+        return minted._replace(sure=False)
+    found = clock_at(text, start, stop)
+    return Value("clock" if found[1] == "instant" else "date", found[0], False) if found else None
+
+
+def _past_note(text: str, at: int, stop: int) -> int:
+    """Past words that say more about a value, such as `(local time)`."""
+    if found := _NOW.match(text, at, stop):
+        at = found.end()
+    found = _NOTE.match(text, at, stop)
+    if found is None:
+        return at
+    words = [word.lower() for word in _WORDS.findall(found[1])]
+    return found.end() if words and all(starts_label(word) or word in WORDS for word in words) else at

@@ -1,0 +1,132 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import canon
+
+DATA = Path(__file__).parents[1] / "data"
+PROSE = "You are the help desk of a bicycle shop.\nAnswer in two sentences at most."
+
+
+def lines(name: str) -> list[str]:
+    return (DATA / f"{name}.txt").read_text(encoding="utf-8").splitlines()
+
+
+def request(system: Any, *turns: str) -> dict[str, Any]:
+    roles = ("user", "assistant")
+    messages = [{"role": roles[at % 2], "content": text} for at, text in enumerate(turns or ("hi",))]
+    return {"model": "m", "messages": [{"role": "system", "content": system}, *messages]}
+
+
+def sent(system: Any, *turns: str) -> tuple[Any, str]:
+    """The system content and the newest turn's text that go out under `full`."""
+    messages = canon.canonicalize(request(system, *turns), policy="full").body["messages"]
+    return messages[0]["content"], messages[-1]["content"]
+
+
+@pytest.mark.parametrize("line", lines("lines_of_the_moment"))
+@pytest.mark.parametrize("form", ["{line}\n{prose}", "{prose}\n{line}", "{prose}\n\n{line}\n\n{prose}"])
+def test_a_line_of_the_moment_moves_word_for_word_wherever_it_stands(line: str, form: str):
+    text = form.format(line=line, prose=PROSE)
+    system, newest = sent(text)
+    assert system == form.replace("{line}\n\n", "").replace("{line}", "").strip("\n").format(prose=PROSE)
+    assert newest == f"hi\n\n[context]\n{line}\n[/context]"
+
+
+@pytest.mark.parametrize("line", lines("lines_of_the_moment_at_the_edge"))
+def test_a_value_that_says_little_of_itself_moves_from_the_first_and_last_line_only(line: str):
+    assert sent(f"{line}\n{PROSE}")[0] == PROSE
+    assert sent(f"{PROSE}\n{line}")[0] == PROSE
+    assert sent(f"{PROSE}\n{line}\n{PROSE}")[0] == f"{PROSE}\n{line}\n{PROSE}"
+
+
+@pytest.mark.parametrize("line", lines("lines_of_content"))
+@pytest.mark.parametrize("form", ["{line}\n{prose}", "{prose}\n{line}", "{prose}\n\n{line}\n\n{prose}"])
+def test_content_and_instructions_stay(line: str, form: str):
+    text = form.format(line=line, prose=PROSE)
+    body = request(text)
+    assert canon.canonicalize(body, policy="full").body == body
+
+
+def test_an_item_leaves_its_block_and_the_block_stays():
+    system, newest = sent(
+        f"{PROSE}\n<memory_metadata>\n- The current date is: 2030-08-28 10:11\n- 3 blocks\n</memory_metadata>"
+    )
+    assert system == f"{PROSE}\n<memory_metadata>\n- 3 blocks\n</memory_metadata>"
+    assert "- The current date is: 2030-08-28 10:11" in newest
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        "<env>\nWorking directory: /w/a\nPlatform: linux\nToday's date: 2030-08-28\n</env>",
+        "<user_context>name: Ana; tz: Europe/Oslo; screen: traces</user_context>",
+        "<user_context>\nname: Ana\ntz: Europe/Oslo\n</user_context>",
+        "<current_time>2030-08-28T10:11:12Z</current_time>",
+        '<session id="4f2a-11" started="10:31:07"/>',
+        "## Current Time\n2030-02-06 10:31 (Wednesday)",
+        "Current time:\n2030-02-06 10:31",
+        "# Environment\n- Current time: 10:31\n- cwd: /w/a",
+        "gitStatus:\nCurrent branch: main\nStatus:\nM a.py\n?? b.py",
+        "Git status: This is a snapshot.\nCurrent branch: main\n\nStatus:\n(clean)\n\nRecent commits:\n4f2a9c1 Fix",
+    ],
+)
+def test_a_block_of_state_moves_whole(block: str):
+    for text in (f"{block}\n\n{PROSE}", f"{PROSE}\n\n{block}"):
+        system, newest = sent(text)
+        assert system == PROSE
+        assert newest == f"hi\n\n[context]\n{block}\n[/context]"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "```\nCurrent time: 10:31:07\n```",
+        "<example>\nCurrent time: 10:31:07\n</example>",
+        "> Current time: 10:31:07",
+        "A log line looks like this:\nCurrent time: 10:31:07",
+        "| what | when |\n|---|---|\n| Current time | 10:31 |",
+        "Step 1 of 3\nAsk for the name.\nStep 2 of 3\nAsk for the order.",
+        "From: Ana\nDate: Fri, 06 Sep 2030 10:00:00 +0200\nSubject: bell",
+        "<rules>\nWhen asked for the time, use the tool.\n</rules>",
+    ],
+)
+def test_what_stands_in_content_stays(content: str):
+    body = request(f"{PROSE}\n\n{content}\n\n{PROSE}")
+    assert canon.canonicalize(body, policy="full").body == body
+
+
+def test_a_value_in_content_is_reported():
+    result = canon.canonicalize(request(f"{PROSE}\n```\nCurrent time: 10:31:07\n```\n"), policy="full")
+    assert [(finding.rule, finding.values) for finding in result.findings] == [
+        ("dynamic_values", ("10:31:07",))
+    ]
+
+
+def test_where_the_policy_does_not_move_it_says_what_it_would_move():
+    result = canon.canonicalize(request(f"Current time: 10:31:07\n{PROSE}"), policy="safe")
+    assert not result.changed
+    assert [finding.values for finding in result.findings] == [("Current time: 10:31:07",)]
+
+
+def test_a_request_without_a_turn_for_the_note_keeps_its_values():
+    body = {"messages": [{"role": "system", "content": f"Current time: 10:31:07\n{PROSE}"}]}
+    result = canon.canonicalize(body, policy="full")
+    assert result.body == body
+    assert result.findings
+
+
+def test_a_part_that_would_be_left_empty_goes_unless_it_is_marked():
+    clock = {"type": "text", "text": "Current time: 10:31:07"}
+    prose = {"type": "text", "text": PROSE, "cache_control": {"type": "ephemeral"}}
+    assert sent([clock, prose])[0] == [prose]
+    marked = {**clock, "cache_control": {"type": "ephemeral"}}
+    assert sent([marked, prose])[0] == [marked, prose]
+
+
+def test_edits_say_where_the_value_is_now():
+    result = canon.canonicalize(request(f"Current time: 10:31:07\n{PROSE}"), policy="full")
+    assert [(edit.rule, edit.before, edit.after, edit.moved_to) for edit in result.edits] == [
+        ("dynamic_values", "Current time: 10:31:07", "", "messages[1].content")
+    ]
