@@ -160,7 +160,7 @@ def serve(
     if disk_cache_dir is not None and not host_cache_gib:
         _refuse("--disk-cache-dir needs --host-cache-gib: blocks reach the disk through main memory")
     try:
-        canon = CanonSettings(policies=tuple(map(parse_policy, canon_policy or ())))
+        rewriting = CanonSettings(policies=tuple(map(parse_policy, canon_policy or ())))
     except PolicyError as error:
         _refuse(f"--canon-policy: {error}")
     configure_logs(json=json)
@@ -179,7 +179,7 @@ def serve(
         tool_parser=tool_parser,
     )
     options = EmbeddedOptions(engine, chat_template, control_tokens_in_content.value)
-    settings = GatewaySettings(max_body_bytes=int(max_body_mib * MIB), canon=canon)
+    settings = GatewaySettings(max_body_bytes=int(max_body_mib * MIB), canon=rewriting)
     where = ServeOptions(host, port, json=json)
     try:
         status = Service(lambda progress: load_embedded(options, progress), where, settings).run()
@@ -263,6 +263,21 @@ def lint(
         _refuse("--json, --html and --sarif exclude each other.")
     form: command.Format = "json" if json else "html" if html else "sarif" if sarif else "table"
     code = command.run(logs, policy, tokenizer, block_size, form, fail_under)
+    if code:
+        raise typer.Exit(code)
+
+
+@app.command()
+def canon(
+    file: Annotated[Path, typer.Argument(help="A request body as JSON; - is standard input.")],
+    policy: Annotated[str, typer.Option(help="What canon may do: off, observe, safe or full.")] = "full",
+    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout, with the body.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Exit with 1 if the body would be changed.")] = False,
+) -> None:
+    """Canonicalize one request body and show every edit as a diff."""
+    from gateway.commands.canon import command
+
+    code = command.run(file, policy, as_json=json, check=check)
     if code:
         raise typer.Exit(code)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from canon.memory.answer_stream import assembled
-from canon.memory.exact_json import same_json, same_value
+from canon.memory.same_json import same_json, same_value
 
 
 @dataclass(frozen=True, slots=True)

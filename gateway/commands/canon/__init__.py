@@ -1,0 +1,1 @@
+"""`kvgate canon`: one body, and what canon makes of it."""
