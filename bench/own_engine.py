@@ -12,7 +12,7 @@ import uvicorn
 from fastapi import FastAPI
 from numpy.typing import NDArray
 
-from engine_adapters.base import GenerateRequest, SamplingParams, Usage
+from engine_adapters.base import GenerateRequest, SamplingParams, Tier, Usage
 from engine_adapters.embedded.adapter import EmbeddedAdapter
 from gateway.jobs import memory_scope
 
@@ -57,8 +57,9 @@ class OwnEngine:
         return sum(sum(start < at <= end for at in times) for times in streams) / (end - start)
 
     def flush(self) -> None:
-        """Forget every cached prefix."""
-        self._await(self.adapter.flush())
+        """Forget every prefix on the device."""
+        device: tuple[Tier, ...] = ("device",)
+        self._await(self.adapter.flush(device))
 
     async def _together(self, prompts: Sequence[Tokens], new_tokens: int) -> list[list[float]]:
         runs = await asyncio.gather(*(self._times(prompt, new_tokens) for prompt in prompts))

@@ -1,12 +1,14 @@
 """The contract between the gateway and every engine: one request in, a stream of events out."""
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+
+from engine_adapters.errors import UnsupportedByEngineError
 
 Tier = Literal["device", "host", "disk", "store"]
 ReuseStatus = Literal["reported", "not_reported", "inconsistent"]
@@ -181,6 +183,16 @@ class Health:
     detail: str
 
 
+@dataclass(frozen=True, slots=True)
+class Purged:
+    """What became of a purge until it returned."""
+
+    blocks: int | None  # that could be reached; None: not said
+    pending: tuple[
+        Tier, ...
+    ] = ()  # tiers that hang: nothing is served from there, the bytes go when they answer
+
+
 class EngineAdapter(ABC):
     """One engine. Every method may be called from the event loop and never blocks it."""
 
@@ -216,8 +228,25 @@ class EngineAdapter(ABC):
         """Whether the engine takes requests now."""
 
     @abstractmethod
-    async def flush(self) -> None:
-        """Forget every cached prefix that no running request uses."""
+    async def flush(self, tiers: Collection[Tier] | None = None) -> None:
+        """Forget every cached prefix that no running request uses, so that the next ones are computed.
+
+        `tiers`: on these alone; None: on all that no other engine shares. Where tiers cannot be told apart, on all.
+        """
+
+    async def purge(self, scope: str) -> Purged:
+        """Forget all that is kept for one scope, on every tier, at once and for good.
+
+        When this returns nothing of it is reused any more, whatever runs or moves: what running requests of that
+        scope compute is for themselves alone.
+
+        Raises:
+            UnsupportedByEngineError: the engine cannot forget one scope.
+            EngineFailureError: some bytes could not be erased.
+        """
+        raise UnsupportedByEngineError(
+            f"{type(self).__name__} cannot forget one scope: flush the engine, which forgets all of them."
+        )
 
     @abstractmethod
     async def aclose(self) -> None:

@@ -5,6 +5,7 @@ EngineError
 │   └── ContextLengthError    the prompt can never fit (HTTP 400, context_length_exceeded)
 ├── EngineOverloadedError     the bounded queue is full (HTTP 429)
 ├── EngineNotReadyError       still loading, draining or stopped (HTTP 503)
+├── UnsupportedByEngineError  this engine cannot do what an operator asked for (HTTP 501)
 └── EngineFailureError        the engine broke while it worked (HTTP 500)
 """
 
@@ -38,6 +39,10 @@ class EngineOverloadedError(EngineError):
 
 class EngineNotReadyError(EngineError):
     """The engine does not take requests now: it loads, drains or has stopped."""
+
+
+class UnsupportedByEngineError(EngineError):
+    """This engine has no way to do what was asked for; the message says what is done instead."""
 
 
 class EngineFailureError(EngineError):

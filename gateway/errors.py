@@ -14,6 +14,7 @@ from engine_adapters.errors import (
     EngineNotReadyError,
     EngineOverloadedError,
     InvalidRequestError,
+    UnsupportedByEngineError,
 )
 
 
@@ -101,5 +102,7 @@ def from_engine(error: EngineError, retry_after_s: int) -> ApiError:
         return overloaded(str(error) or "Too many requests wait already.", retry_after_s)
     if isinstance(error, EngineNotReadyError):
         return not_ready(str(error) or "it is not ready", retry_after_s)
+    if isinstance(error, UnsupportedByEngineError):
+        return ApiError(501, str(error), type_="server_error", code="unsupported_by_engine")
     message = "The engine failed while it worked on this request; nothing more of it will come."
     return ApiError(500, message, type_="server_error", code="engine_failure")

@@ -2,6 +2,7 @@
 
 from cache_core.tiered.asking import Ask
 from cache_core.tiered.fetch import Fetch
+from cache_core.tiered.purger import Purged
 from cache_core.tiered.seen_below import SeenBelow
 from cache_core.tiered.state_tiers import StateOptions
 from cache_core.tiered.sweeper import Sweeper, Watermarks
@@ -10,6 +11,7 @@ from cache_core.tiered.tiered_cache import TieredCache, TieringOptions, WritePol
 __all__ = [
     "Ask",
     "Fetch",
+    "Purged",
     "SeenBelow",
     "StateOptions",
     "Sweeper",

@@ -30,6 +30,7 @@ log = logging.getLogger(__name__)
 
 _MAX_WAITING = 256  # prefixes; of more, the newest are left for their next use
 _MAX_LEAVING = 4  # states that are kept on the device, though evicted, until they are looked at
+_NOTHING: tuple[str, Tokens, list[BlockHeader]] = ("", np.empty(0, dtype=np.int32), [])
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ class Backup:
         self._chains = chains
         self._ways = ways
         self._purges = purges
-        self._last: tuple[str, Tokens, list[BlockHeader]] = ("", np.empty(0, dtype=np.int32), [])
+        self._last = _NOTHING
         self._lock = Lock()
         self._leaving = 0
         self._on_their_way = 0  # prefixes that go on to colder tiers from the host, once they are there
@@ -111,6 +112,11 @@ class Backup:
     def _left(self) -> None:
         with self._lock:
             self._leaving -= 1
+
+    def forget(self, scope: str) -> None:
+        """Nothing is remembered of a scope's prompts."""
+        if self._last[0] == scope:
+            self._last = _NOTHING
 
     def close(self, timeout: float) -> None:
         """Begin no more copies, and end the thread if it does within that many seconds."""
@@ -245,7 +251,7 @@ class Backup:
     def _pass_to(self, name: TierName, headers: list[BlockHeader], number: int) -> None:
         if not headers:
             return
-        allowed = partial(self._purges.storing, headers[0].identity, number)
+        allowed = partial(self._purges.storing, headers[0].identity, number, name)
         tier = self._ways.colder[name]
         try:
             job = HostToTier(self._ways.host, tier, name, headers, allowed=allowed)

@@ -94,6 +94,10 @@ class ScopeChains:
         """Keep what was hashed of a prompt."""
         self._memory.remember(chain.root, chain.tokens, chain.hashes)
 
+    def forget(self, scope: str) -> None:
+        """Nothing is remembered of a scope's prompts."""
+        self._memory.forget(root_hash(self.digest(scope)))
+
     def headers(self, scope: str, tokens: Tokens) -> list[BlockHeader]:
         """Headers of every whole block in `tokens` (int32 [n], from the prompt's start)."""
         chain = self.prompt(scope, tokens)

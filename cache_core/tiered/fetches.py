@@ -70,6 +70,14 @@ class Fetches:
             fetches = (fetch for fetch in self._running if isinstance(fetch, Fetch))
             return next((fetch for fetch in fetches if fetch.lease is lease), None)
 
+    def give_up(self, scope: str) -> None:
+        """End every wait for prefixes of a scope."""
+        with self._changed:
+            fetches = [fetch for fetch in self._running if isinstance(fetch, Fetch)]
+        ours = [fetch for fetch in fetches if fetch.lease.scope == scope]
+        for fetch in ours:
+            fetch.give_up()
+
     def close(self) -> None:
         """End every wait, and the thread."""
         with self._changed:

@@ -60,6 +60,12 @@ class HashMemory:
             while self._blocks > self._most_blocks or len(self._prompts) > self._most_prompts:
                 self._forget(next(iter(self._prompts)))
 
+    def forget(self, root: bytes) -> None:
+        """Nothing of this root is remembered any more."""
+        with self._lock:
+            for number in [number for number, prompt in self._prompts.items() if prompt.key.startswith(root)]:
+                self._forget(number)
+
     def _nearest(self, root: bytes, tokens: Tokens) -> tuple[int | None, int]:
         """The prompt that has most leading blocks in common with `tokens`, and how many."""
         best: int | None = None

@@ -17,7 +17,12 @@ class Purges:
         self._changed = Condition()
         self._numbers: Counter[bytes] = Counter()
         self._under_way: Counter[bytes] = Counter()
-        self._storing: Counter[bytes] = Counter()
+        self._storing: Counter[tuple[bytes, str]] = Counter()
+
+    @property
+    def idle(self) -> bool:
+        """Whether no purge goes on."""
+        return not self._under_way
 
     def number(self, identity: bytes) -> int | None:
         """Of its last purge; None: one goes on now, so nothing of it should be touched."""
@@ -25,28 +30,39 @@ class Purges:
             return None if self._under_way[identity] else self._numbers[identity]
 
     @contextmanager
-    def storing(self, identity: bytes, number: int) -> Iterator[bool]:
-        """Around storing blocks that were found under that number; whether they may be. A purge waits for the end."""
+    def storing(self, identity: bytes, number: int, tier: str = "") -> Iterator[bool]:
+        """Around storing blocks in a tier ("": in any) that were found under that number; whether they may be.
+
+        A purge of that tier waits for the end.
+        """
+        key = identity, tier
         with self._changed:
             allowed = self._numbers[identity] == number
-            self._storing[identity] += allowed
+            self._storing[key] += allowed
         try:
             yield allowed
         finally:
             with self._changed:
-                self._storing[identity] -= allowed
+                self._storing[key] -= allowed
+                if not self._storing[key]:
+                    del self._storing[key]
                 self._changed.notify_all()
 
-    @contextmanager
-    def purging(self, identity: bytes) -> Iterator[None]:
-        """Around a purge: nothing older is stored from here on."""
+    def begin(self, identity: bytes) -> None:
+        """A purge begins: nothing older is stored from here on, and nothing looked for until `end`."""
         with self._changed:
             self._numbers[identity] += 1
             self._under_way[identity] += 1
-            while self._storing[identity]:
+
+    def wait_stored(self, identity: bytes, tier: str) -> None:
+        """Wait until what was being stored in a tier before `begin` is stored."""
+        with self._changed:
+            while self._storing[identity, tier] or self._storing[identity, ""]:
                 self._changed.wait()
-        try:
-            yield
-        finally:
-            with self._changed:
-                self._under_way[identity] -= 1
+
+    def end(self, identity: bytes) -> None:
+        """Every tier has forgotten it."""
+        with self._changed:
+            self._under_way[identity] -= 1
+            if not self._under_way[identity]:
+                del self._under_way[identity]

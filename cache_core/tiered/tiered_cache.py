@@ -1,8 +1,7 @@
 """The facade over all tiers: bring prefixes up, copy them down, forget them everywhere."""
 
 import logging
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from threading import Thread
 from typing import Literal
@@ -20,6 +19,7 @@ from cache_core.tiered.fetch import Fetch
 from cache_core.tiered.fetches import Fetches, Waited
 from cache_core.tiered.lookup import Inquiry, Lookup
 from cache_core.tiered.prefetcher import Patience, Prefetcher
+from cache_core.tiered.purger import Purged, Purger
 from cache_core.tiered.purges import Purges
 from cache_core.tiered.state_tiers import StateOptions, StateTiers
 from cache_core.tiered.ways import Ways
@@ -35,6 +35,7 @@ log = logging.getLogger(__name__)
 
 WritePolicy = Literal["write_through_on_second_hit", "write_back", "none"]
 
+_PURGING = 5.0  # seconds that one may hold up whoever purges
 _CLOSING = 10.0  # seconds that a stuck disk may hold up the end
 
 
@@ -105,6 +106,8 @@ class TieredCache:
         self._prefetcher = Prefetcher(*parts) if self.states is None else WholePrefetcher(self.states, *parts)
         self._asker = Asker(self._respond, self._on_ready)
         self._backup = Backup(cache, self._chains, self._ways, self._purges, self.states)
+        self._purger = Purger(cache, self._forget, self.colder, self._purges, self._fetches)
+        self._clearing: dict[TierName, Thread] = {}
         if self.options.write_policy == "write_back" and host.num_blocks:
             cache.spill_to(self._backup.copy_now)
 
@@ -170,23 +173,53 @@ class TieredCache:
         """A request prefilled `tokens` tokens from `start` on in that time."""
         self._estimates.computed(start, tokens, seconds)
 
-    def purge(self, scope: str) -> int:
-        """Forget a scope on every tier, at once and for good; says how many blocks that were.
+    def purge(self, scope: str, timeout: float = _PURGING) -> Purged:
+        """Forget a scope on every tier, at once and for good, whatever moves or is being copied now.
+
+        When this returns nothing of it is served any more. Its bytes are erased, too, but on tiers that hang for
+        longer than `timeout` seconds: those are named, and erase them as soon as they answer.
 
         Raises:
             PurgeFailedError: some bytes could not be erased.
         """
-        digest = self._chains.digest(scope)
-        with self._purges.purging(digest), ExitStack() as every:  # goes on past a tier that raises
-            counts: list[int] = []
-            # In this order, since whatever is on its way up from a tier meets the purge of the next one.
-            every.callback(lambda: counts.append(self.host.purge(digest)))
-            if (states := self.states) is not None:
-                every.callback(lambda: counts.append(states.forget(scope, digest)))
-            for tier in self.colder.values():
-                every.callback(lambda tier=tier: counts.append(tier.purge(digest)))  # type: ignore[misc]
-            counts.append(self.cache.purge(scope))
-        return sum(counts)
+        return self._purger.purge(scope, self._chains.digest(scope), timeout)
+
+    def flush(self, tiers: Collection[TierName] | None = None, timeout: float = _PURGING) -> Purged:
+        """Forget every block that nobody uses, on these tiers (None: on all that no other process shares).
+
+        No purge: what is on its way then may arrive after it, and freed bytes are not erased. Waits that many seconds
+        at most for a tier that hangs; it goes on with it.
+        """
+        wanted = {"device", *self._below()} if tiers is None else set(tiers)
+        blocks = self.cache.flush() if "device" in wanted else 0
+        if "host" in wanted and self.states is not None:
+            blocks += self.states.rows.clear()
+        counts: list[int] = []
+        began = {name: self._clear(name, counts) for name in self._below() if name in wanted}
+        ends = self._clock.now() + timeout
+        for thread in began.values():
+            thread.join(max(ends - self._clock.now(), 0.0))
+        pending = tuple(name for name, thread in began.items() if thread.is_alive())
+        return Purged(blocks + sum(counts), pending)
+
+    def _clear(self, name: TierName, counts: list[int]) -> Thread:
+        """On a thread; where one hangs in that tier already, that one."""
+        thread = self._clearing.get(name)
+        if thread is None or not thread.is_alive():
+            tier = self._below()[name]
+            thread = Thread(
+                target=lambda: counts.append(tier.clear()), name=f"kvgate {name} flush", daemon=True
+            )
+            self._clearing[name] = thread
+            thread.start()
+        return thread
+
+    def _forget(self, scope: str, identity: bytes) -> int:
+        """What of a scope lies in memory below the device."""
+        self._chains.forget(scope)
+        self._backup.forget(scope)
+        states = 0 if self.states is None else self.states.forget(scope, identity)
+        return self.host.purge(identity) + states
 
     def stats(self) -> dict[TierName, TierStats]:
         """What the tiers below the device hold, and what happened to them."""
@@ -196,7 +229,8 @@ class TieredCache:
     def idle(self) -> bool:
         """Whether nothing moves between tiers now."""
         quiet = self._asker.idle and not self._fetches and self._backup.idle and self._engine.idle
-        return quiet and (self.states is None or self.states.idle)
+        states = self.states is None or self.states.idle
+        return quiet and states and self._purger.idle
 
     def close(self) -> None:
         """Stop moving and let go of the tiers. Leases of fetches are released.
@@ -206,6 +240,7 @@ class TieredCache:
         self.cache.spill_to(None)
         self._asker.close(_CLOSING)
         self._backup.close(_CLOSING)
+        self._purger.close(_CLOSING)
         self._fetches.close()
         self._engine.close(_CLOSING)
         if self.states is not None:

@@ -82,6 +82,10 @@ class Tier(ABC):
             PurgeFailedError: some bytes could not be erased.
         """
 
+    def clear(self) -> int:
+        """Forget every block; says how many. A tier that others share forgets none: they are not this user's."""
+        return 0
+
     @abstractmethod
     def clean(self) -> int:
         """Give room back that dead blocks take, for idle time; says how many bytes."""

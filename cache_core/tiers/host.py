@@ -243,6 +243,10 @@ class HostTier(Tier):
             self._ghosts.clear()
             return self._remove(self._table.keys_of(identity))
 
+    def clear(self) -> int:
+        with self._lock:
+            return self._remove(self._table.keys())
+
     def clean(self) -> int:
         """Nothing: a freed row is room at once."""
         return 0

@@ -1,7 +1,7 @@
 """The embedded engine behind the interface that all engines share."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,13 +11,16 @@ from cache_core import BlockPool, PrefixCache
 from cache_core.flat_record import flat_record
 from cache_core.metrics import RecordingObserver
 from cache_core.tiered import Sweeper, TieredCache
+from cache_core.tiers.errors import PurgeFailedError
 from engine_adapters.base import (
     Capabilities,
     EngineAdapter,
     Event,
     GenerateRequest,
     Health,
+    Purged,
     ReuseReport,
+    Tier,
     Usage,
 )
 from engine_adapters.embedded.choice import Choice
@@ -39,7 +42,7 @@ from engine_adapters.embedded.state.prefixes import HybridPrefixes
 from engine_adapters.embedded.state.snapshot_store import SnapshotStore
 from engine_adapters.embedded.state.state_rows import StateRows
 from engine_adapters.embedded.tiering import Tiering
-from engine_adapters.errors import EngineError
+from engine_adapters.errors import EngineError, EngineFailureError
 
 Progress = Callable[[str], None]
 
@@ -177,10 +180,28 @@ class EmbeddedAdapter(EngineAdapter):
     async def health(self) -> Health:
         return Health(True, "ready") if self.engine.alive else Health(False, "the engine has stopped")
 
-    async def flush(self) -> None:
-        await asyncio.to_thread(self.cache.flush)
-        if self.states is not None:
+    async def flush(self, tiers: Collection[Tier] | None = None) -> None:
+        if self.tiers is None:
+            await asyncio.to_thread(self.cache.flush)
+        else:
+            await asyncio.to_thread(self.tiers.flush, tiers)
+        if self.states is not None and (tiers is None or "device" in tiers):
             self.states.store.flush()
+
+    async def purge(self, scope: str) -> Purged:
+        return await asyncio.to_thread(self._purge, scope)
+
+    def _purge(self, scope: str) -> Purged:
+        try:
+            if self.tiers is None:
+                return Purged(self.cache.purge(scope))
+            below = self.tiers.purge(scope)
+            return Purged(below.blocks, below.pending)
+        except PurgeFailedError as error:
+            raise EngineFailureError(f"Not all bytes of the scope could be erased: {error}") from error
+        finally:
+            if self.states is not None and self.tiers is None:  # else those have
+                self.states.store.flush(scope)
 
     async def aclose(self) -> None:
         await asyncio.to_thread(self._close)

@@ -3,7 +3,7 @@
 import asyncio
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +21,7 @@ from engine_adapters.base import (
     ReuseReport,
     ReuseStatus,
     TextDelta,
+    Tier,
     TokenLogprob,
     Usage,
 )
@@ -110,7 +111,7 @@ class ScriptedEngine(EngineAdapter):
     async def health(self) -> Health:
         return self.ready
 
-    async def flush(self) -> None:
+    async def flush(self, tiers: Collection[Tier] | None = None) -> None:
         return None
 
     async def aclose(self) -> None:

@@ -154,6 +154,13 @@ class DiskTier(Tier):
                 self._journal.add(identity)
             return self._erase(identity)
 
+    def clear(self) -> int:
+        """As `Tier.clear`; what cannot be removed stays, and is counted."""
+        with self._write:
+            self._require_open()
+            self._writer.seal()
+            return sum(self._removed(segment) for segment in list(self._catalog.segments.values()))
+
     def clean(self) -> int:
         with self._write:
             self._writer.seal()
@@ -285,6 +292,16 @@ class DiskTier(Tier):
         # a disk that was full once may have room again
         self._room = min(capacity, self._room + self.options.segment_limit // 8)
         return None if self._catalog.used_bytes() + needed <= capacity else DropReason.TOO_LARGE
+
+    def _removed(self, segment: Segment) -> int:
+        """Drop a segment; says how many blocks went with it."""
+        try:
+            return self._catalog.drop(segment)
+        except OSError as error:
+            self._counters.drop(reason_of(error))
+        except IndexDamagedError:
+            self._repair(self._catalog.index)
+        return 0
 
     def _evict(self, segment: Segment) -> None:
         """Drop a segment to make room.

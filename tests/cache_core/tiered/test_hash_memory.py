@@ -58,3 +58,15 @@ def test_what_the_caller_adds_to_its_hashes_is_not_remembered() -> None:
     memory.remember(ROOTS[0], tokens, hashes(ROOTS[0], tokens))
     memory.known(ROOTS[0], tokens).append(b"x")
     assert memory.known(ROOTS[0], tokens) == hashes(ROOTS[0], tokens)
+
+
+def test_a_forgotten_root_leaves_nothing_and_others_stay() -> None:
+    memory, tokens = HashMemory(BLOCK), np.arange(12, dtype=np.int32)
+    for root in ROOTS:
+        memory.remember(root, tokens, hashes(root, tokens))
+        memory.remember(root, tokens[2:], hashes(root, tokens[2:]))
+    memory.forget(ROOTS[0])
+    assert memory.known(ROOTS[0], tokens) == []
+    assert memory.known(ROOTS[1], tokens) == hashes(ROOTS[1], tokens)
+    assert len(memory._prompts) == 2
+    assert memory._blocks == 6 + 5

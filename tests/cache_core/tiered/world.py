@@ -20,6 +20,7 @@ from cache_core.tiers.base import Tier
 from cache_core.tiers.disk import DiskOptions, DiskTier
 from cache_core.tiers.files import Files
 from cache_core.tiers.host import HostTier
+from cache_core.tiers.store_folder import StoreFolder, StoreOptions
 
 BLOCK = 4
 LAYOUT = LayerLayout(kv_heads=2, key_dim=4, value_dim=4)
@@ -147,6 +148,7 @@ def world(
     on_ready: Callable[[], None] | None = None,
     observer: CacheObserver | None = None,
     disk_bytes: int = 8 << 20,
+    store: Path | None = None,
 ) -> Iterator[World]:
     """A fresh process's worth of tiers; with a folder, its disk tier is in there."""
     pool = BlockPool(blocks, BLOCK)
@@ -157,6 +159,10 @@ def world(
     colder: dict[str, Tier] = {}
     if folder is not None:
         colder["disk"] = DiskTier(DiskOptions(folder=folder, capacity_bytes=disk_bytes), files, observer)
+    if store is not None:
+        colder["store"] = StoreFolder(
+            StoreOptions(store, 8 << 20, mac_key=b"0123456789abcdef"), None, observer
+        )
     tiers = TieredCache(
         cache,
         device,

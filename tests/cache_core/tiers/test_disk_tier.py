@@ -210,3 +210,17 @@ def test_a_closed_tier_says_so(tmp_path: Path) -> None:
 def test_impossible_options_are_refused(tmp_path: Path, bad: dict[str, int]) -> None:
     with pytest.raises(ValueError, match="at least one"):
         DiskOptions(**{"folder": tmp_path, "capacity_bytes": 1, **bad})  # type: ignore[arg-type]
+
+
+def test_a_cleared_tier_is_empty_and_takes_new_blocks(tmp_path: Path) -> None:
+    tier = opened(tmp_path)
+    put(tier, headers_of(0, 5))
+    assert tier.clear() == 5
+    assert tier.clear() == 0
+    assert not list(tmp_path.glob("*.segment"))
+    assert served(tier, headers_of(0, 5)) == 0
+    assert put(tier, headers_of(0, 3)) == 3
+    tier.close()
+    tier = opened(tmp_path)
+    assert served(tier, headers_of(0, 5)) == 3
+    tier.close()

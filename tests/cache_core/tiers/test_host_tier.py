@@ -247,3 +247,15 @@ def test_many_threads_see_only_right_bytes() -> None:
         thread.join()
     assert not failures
     tier.check_integrity()
+
+
+def test_a_cleared_tier_is_empty_but_for_what_is_read_now() -> None:
+    tier, headers = host_of(8), headers_of(0, 5)
+    put(tier, headers, SIZE)
+    rows = tier.pin(headers[:2])
+    assert tier.clear() == 5
+    assert not tier.contains(keys_of(headers)).any()
+    assert put(tier, headers_of(100, 8), SIZE) == 6, "two rows are read still"
+    tier.unpin(rows)
+    assert put(tier, headers_of(200, 2), SIZE) == 2
+    tier.check_integrity()

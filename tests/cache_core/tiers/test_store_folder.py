@@ -232,3 +232,10 @@ def test_writers_of_several_processes_do_not_disturb_each_other(tmp_path: Path) 
 def test_a_short_key_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="16 bytes"):
         store(tmp_path, mac_key=b"short")
+
+
+def test_a_store_that_others_share_is_not_cleared(tmp_path: Path) -> None:
+    tier = store(tmp_path)
+    assert put(tier, HEADERS) == len(HEADERS)
+    assert tier.clear() == 0
+    assert served(tier, HEADERS) == len(HEADERS)

@@ -114,7 +114,7 @@ def test_tiers_are_named_and_a_scope_is_forgotten_on_all_of_them(config: Embedde
         assert adapter.capabilities().tiers == ("device", "host", "disk")
         warm(adapter)
         assert adapter.tiers is not None
-        assert adapter.tiers.purge("default") > 0
+        assert adapter.tiers.purge("default").blocks > 0
         _, usage = ask(adapter, PROMPT)
         assert usage.reuse.reused == 0
 
