@@ -80,9 +80,19 @@ class FreeExtents:
         self._insert(start, length)
 
     def _take_front(self, start: int, length: int, taken: int) -> None:
-        self._remove(start)
-        if taken < length:
-            self._insert(start + taken, length - taken)
+        left = length - taken
+        if left in self._starts_by_length or not left or len(self._starts_by_length[length]) > 1:
+            self._remove(start)
+            if left:
+                self._insert(start + taken, left)
+            return
+        # The only run of its length becomes the only one of another length.
+        del self._length_at[start], self._starts_by_length[length]
+        del self._lengths[bisect_left(self._lengths, length)]
+        insort(self._lengths, left)
+        self._length_at[start + taken] = left
+        self._start_of_end[start + length] = start + taken
+        self._starts_by_length[left] = {start + taken: None}
 
     def _insert(self, start: int, length: int) -> None:
         self._length_at[start] = length

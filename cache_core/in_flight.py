@@ -30,7 +30,8 @@ class InFlightTable:
         """`lease` is going to compute its wanted prompt; False where no whole block of that is left."""
         if lease.wanted_length - lease.ready < self._block:
             return False
-        self._owners.setdefault(self._key(lease.scope, lease.wanted), {})[lease] = None
+        lease.in_flight = key = self._key(lease.scope, lease.wanted)
+        self._owners.setdefault(key, {})[lease] = None
         return True
 
     def may_share(self, tokens: Tokens, scope: str) -> bool:
@@ -39,12 +40,11 @@ class InFlightTable:
 
     def withdraw(self, lease: Lease) -> None:
         """`lease` has computed its prompt, or never will."""
-        key = self._key(lease.scope, lease.wanted)
-        owners = self._owners.get(key)
+        owners = self._owners.get(lease.in_flight)
         if owners is not None:
             owners.pop(lease, None)
             if not owners:
-                del self._owners[key]
+                del self._owners[lease.in_flight]
 
     def withdraw_scope(self, scope: str) -> None:
         """What leases of a purged scope compute is for themselves alone."""

@@ -31,6 +31,7 @@ class Lease:
         "_token_buffer",
         "accesses",
         "announced",
+        "in_flight",
         "indexed",
         "length",
         "live",
@@ -45,7 +46,14 @@ class Lease:
     )
 
     def __init__(
-        self, cache: "PrefixCache", root: Root, node: Node, tokens: Tokens, blocks: Blocks, matched: int
+        self,
+        cache: "PrefixCache",
+        root: Root,
+        node: Node,
+        tokens: Tokens,
+        table: Blocks,  # becomes its own: `indexed` blocks, then room
+        indexed: int,
+        matched: int,
     ) -> None:
         self._cache = cache
         self.scope = root.scope
@@ -57,15 +65,14 @@ class Lease:
         self.matched = matched  # tokens found ready when it was acquired
         self.length = matched  # tokens the page table covers
         self.ready = matched  # tokens whose KV is computed
-        self.indexed = len(blocks)  # leading blocks that belong to the index; those after them are its own
-        self.num_blocks = len(blocks)
+        self.indexed = indexed  # leading blocks that belong to the index; those after them are its own
+        self.num_blocks = indexed
         self.wanted_length = len(tokens)  # tokens announced as its prompt
         self.announced = False  # others may wait for what it computes
+        self.in_flight = ("", b"")  # under which key, while it is announced
         self._token_buffer = np.empty(len(tokens) + 64, INT32)
         self._token_buffer[: len(tokens)] = tokens
-        prompt = -(-len(tokens) // cache.block_size)
-        self._block_buffer = np.empty(max(len(blocks), prompt) + 16, INT32)
-        self._block_buffer[: len(blocks)] = blocks
+        self._block_buffer = table
 
     @property
     def blocks(self) -> Blocks:
@@ -161,6 +168,10 @@ class Lease:
     def last_block(self) -> int | None:
         """The last of the page table, None where that is empty. For the cache alone."""
         return int(self._block_buffer[self.num_blocks - 1]) if self.num_blocks else None
+
+    def table_copy(self) -> Blocks:
+        """The page table with the room behind it. For the cache alone."""
+        return self._block_buffer.copy()
 
     def own_blocks(self) -> Blocks:
         """A writable view of the page table behind the indexed blocks. For the cache alone."""

@@ -118,7 +118,8 @@ class PrefixCache:
         root = self._index.root(scope)
         node, matched = self._index.descend(root, tokens[:limit])
         self._index.pin(node)
-        lease = Lease(self, root, node, tokens, self._index.path_blocks(node), matched)
+        table = self._index.page_table(node, -(-len(tokens) // self.block_size))
+        lease = Lease(self, root, node, tokens, table, matched // self.block_size, matched)
         lease.accesses = self._accesses
         self._leases[lease] = None
         return lease
@@ -261,7 +262,8 @@ class PrefixCache:
                 lease.root,
                 lease.node,
                 lease.tokens[: lease.ready],
-                lease.blocks[: lease.indexed],
+                lease.table_copy(),
+                lease.indexed,
                 lease.ready,
             )
             if lease.ready % self.block_size:

@@ -14,6 +14,7 @@ from cache_core.node import Node, Root
 from cache_core.tokens import INT32, TOKEN_BYTES, Tokens, as_bytes, common_prefix
 
 _MAX_LABEL = 1 << 16  # bytes in one label
+_SPARE = 16  # block numbers that a page table has room for beyond its prompt
 _MAX_GROWN = 1 << 14  # bytes up to which a label grows in place, since each growth copies it
 
 
@@ -88,6 +89,18 @@ class PrefixIndex:
             step = step.parent
         parts.reverse()
         return np.frombuffer(b"".join(parts), INT32)
+
+    def page_table(self, node: Node, blocks: int) -> Blocks:
+        """A new array for at least `blocks` block numbers, which begins with those down to the end of `node`."""
+        parts: list[bytes] = []
+        left, step = blocks, node
+        while step.parent is not None:
+            parts.append(step.blocks)
+            left -= step.num_blocks
+            step = step.parent
+        parts.reverse()
+        parts.append(bytes(4 * (max(left, 0) + _SPARE)))
+        return np.frombuffer(bytearray().join(parts), INT32)  # one copy, which can be written
 
     def path_tokens(self, node: Node) -> tuple[str, Tokens]:
         """The scope of a node, and the tokens from its root down to its end."""

@@ -1,14 +1,13 @@
 """What the cache asks of an eviction policy."""
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from cache_core.node import Node
 from cache_core.tokens import Tokens
 
 
-@dataclass(frozen=True, slots=True)
-class Lookup:
+class Lookup(NamedTuple):
     """When a path was looked up, and what was ready of it."""
 
     ready: int  # leading blocks
