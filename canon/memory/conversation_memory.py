@@ -20,7 +20,7 @@ class ConversationMemory:
     """
 
     def __init__(self, store: MemoryStore | None = None) -> None:
-        self._store = store or LocalStore()
+        self.store = LocalStore() if store is None else store
 
     def open(
         self, view: RequestView, *, scope: str, session: str, rules_version: int = RULES_VERSION
@@ -28,7 +28,7 @@ class ConversationMemory:
         """The conversation that a request continues; `rules_version` counts for one that begins."""
         body = view.draft.body
         return Conversation(
-            self._store, view.kind, body, scope=scope, session=session, rules_version=rules_version
+            self.store, view.kind, body, scope=scope, session=session, rules_version=rules_version
         )
 
     def record(self, body: Any, response: Any, scope: str = "", session: str = "") -> None:
