@@ -5,6 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from canon.errors import JsonRefusedError
+from canon.lossless import canonical
 from canon.memory.answer_stream import assembled
 from canon.memory.same_json import same_json, same_value
 
@@ -30,6 +32,14 @@ class Call:
         if isinstance(other, str):
             other = _parsed(other)
         return own is not None and same_value(own, other)
+
+    def meaning(self) -> str:
+        """The same for all arguments that mean the same; numbers by spelling."""
+        text = self.arguments if isinstance(self.arguments, str) else json.dumps(self.arguments)
+        try:
+            return canonical(text)
+        except JsonRefusedError:
+            return text
 
     def arguments_like(self, form: Any) -> Any:
         """The arguments as text or as an object, as `form` is."""

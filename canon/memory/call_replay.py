@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from canon.context import RuleContext
 from canon.memory.answer import Answer, CallPlace, calls_in, result_ids_in
 from canon.memory.chain import value_bytes
-from canon.memory.records import RecordedAnswer
+from canon.memory.records import RecordedCalls
 from canon.memory.turns import Turn
 from canon.requests.paths import Path
 from canon.results import Edit
@@ -23,7 +23,7 @@ class CallReplay:
         self._turns = turns
         self._ids = Counter(place.call.id for place in self._places(0, len(turns)))
 
-    def replay(self, start: int, end: int, answers: Sequence[RecordedAnswer]) -> None:
+    def replay(self, start: int, end: int, answers: Sequence[RecordedCalls]) -> None:
         """Write the model's turns from `start` to `end` as the recorded answer that they equal, if there is one."""
         places = list(self._places(start, end))
         if not places:

@@ -3,14 +3,16 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from canon.memory.answer import Answer
 from canon.memory.chain import Chain, ItemDigests, digest
 from canon.memory.participants import conversation_root, outline, sharing_root
 from canon.memory.records import (
     Pin,
-    RecordedAnswer,
+    RecordedCalls,
     SessionState,
-    answers_from,
+    answer_digests,
     append,
+    calls_from,
     pins_from,
     sessions_from,
 )
@@ -22,7 +24,7 @@ from canon.requests.view import Kind
 _LOOK_BACK = 16  # client turns that one request may add: a user turn, or results of parallel calls
 _SESSIONS = 4  # conversations with the same user turns that are told apart
 _PINS = 4
-_ANSWERS = 8
+_CALLS = 8
 
 
 class Conversation:
@@ -30,6 +32,7 @@ class Conversation:
 
     `session` names the conversation, where a client says so: then a turn sent again is a retry. Without it, it may as
     well be another conversation that began alike, and both notes are kept until the model's answers tell them apart.
+    `needs_answers`: a note is repeated only in front of an answer that is known to have followed it.
     """
 
     def __init__(
@@ -41,10 +44,12 @@ class Conversation:
         scope: str,
         session: str,
         rules_version: int,
+        all_recorded: bool = False,
     ) -> None:
         self.store = store
         self.kind = kind
         self._session = session
+        self.needs_answers = all_recorded and not session
         self._sharing = sharing_root(scope, body)
         self._client = conversation_root(scope, session, body)
         self._digests = ItemDigests()
@@ -87,16 +92,21 @@ class Conversation:
             return (*(other for other in pins if other.note != pin.note), Pin(pin.note, told))
         return (*pins, pin)[-_PINS:]
 
-    def answers(self, head: bytes) -> tuple[RecordedAnswer, ...] | None:
-        """What the model is known to have answered to what `head` stands for; None: anything may have come."""
-        answers = answers_from(self.store.get(_answer_key(head)))
-        return answers if 0 < len(answers) < _ANSWERS else None
+    def followed(self, head: bytes, answer: Answer) -> bool | None:
+        """Whether the model answered so to what `head` stands for; None: no answer to it is known."""
+        if self.store.get(_answer_key(head)) is None:
+            return None
+        return any(self.store.get(digest("said", head, each)) is not None for each in answer_digests(answer))
 
-    def replayable(self, head: bytes) -> tuple[RecordedAnswer, ...]:
-        return answers_from(self.store.get(_answer_key(head)))
+    def calls(self, head: bytes) -> tuple[RecordedCalls, ...]:
+        """The calls that the model made in answers to what `head` stands for, the first ones first."""
+        return calls_from(self.store.get(_answer_key(head)))
 
-    def record(self, head: bytes, answer: RecordedAnswer) -> None:
-        append(self.store, _answer_key(head), answer, answers_from, _with_answer)
+    def record(self, head: bytes, answer: Answer) -> None:
+        """Keep what the model answered to what `head` stands for."""
+        for each in answer_digests(answer):
+            self.store.put(digest("said", head, each), b"")
+        append(self.store, _answer_key(head), RecordedCalls(answer.calls), calls_from, _with_calls)
 
     def sent(self, tools: Sequence[str], head: bytes, *bodies: Mapping[str, Any]) -> None:
         """Keep what the next turn of this conversation asks for.
@@ -138,9 +148,9 @@ def _with_session(states: tuple[SessionState, ...], state: SessionState) -> tupl
     return (*(other for other in states if other != state), state)[-_SESSIONS:]
 
 
-def _with_answer(answers: tuple[RecordedAnswer, ...], answer: RecordedAnswer) -> tuple[RecordedAnswer, ...]:
+def _with_calls(rows: tuple[RecordedCalls, ...], row: RecordedCalls) -> tuple[RecordedCalls, ...]:
     # The first ones stay: what was replayed once is replayed again.
-    return answers if answer in answers or len(answers) >= _ANSWERS else (*answers, answer)
+    return rows if not row.calls or row in rows or len(rows) >= _CALLS else (*rows, row)
 
 
 def _pin_key(head: bytes) -> bytes:

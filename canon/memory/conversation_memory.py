@@ -5,7 +5,6 @@ from typing import Any
 from canon.memory.answer import answers_in
 from canon.memory.conversation import Conversation
 from canon.memory.local_store import LocalStore
-from canon.memory.records import recorded
 from canon.memory.store import MemoryStore
 from canon.policy import RULES_VERSION
 from canon.requests import view_of
@@ -17,10 +16,14 @@ class ConversationMemory:
 
     It holds prompt text (notes, tool-call arguments, JSON), bounded by its store. Whatever it has forgotten, results
     are still right, only less is reused. Nothing is shared between scopes.
+
+    `all_recorded` says that every answer is recorded. Conversations of one scope that began alike, and that no session
+    names, are then never taken for each other, even where one of them is seen for the first time.
     """
 
-    def __init__(self, store: MemoryStore | None = None) -> None:
+    def __init__(self, store: MemoryStore | None = None, *, all_recorded: bool = False) -> None:
         self.store = LocalStore() if store is None else store
+        self._all_recorded = all_recorded
 
     def open(
         self, view: RequestView, *, scope: str, session: str, rules_version: int = RULES_VERSION
@@ -28,7 +31,13 @@ class ConversationMemory:
         """The conversation that a request continues; `rules_version` counts for one that begins."""
         body = view.draft.body
         return Conversation(
-            self.store, view.kind, body, scope=scope, session=session, rules_version=rules_version
+            self.store,
+            view.kind,
+            body,
+            scope=scope,
+            session=session,
+            rules_version=rules_version,
+            all_recorded=self._all_recorded,
         )
 
     def record(self, body: Any, response: Any, scope: str = "", session: str = "") -> None:
@@ -45,4 +54,4 @@ class ConversationMemory:
         head: bytes | None = None
         for answer in answers_in(response):
             head = head or conversation.head_of(body)
-            conversation.record(head, recorded(answer))
+            conversation.record(head, answer)

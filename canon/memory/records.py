@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
 from canon.memory.answer import Answer, Call
-from canon.memory.chain import digest
+from canon.memory.chain import digest, value_bytes
 from canon.memory.store import MemoryStore
 
 _TRIES = 5  # of a write that others get in between of
@@ -28,20 +28,10 @@ class Pin:
 
 
 @dataclass(frozen=True, slots=True)
-class RecordedAnswer:
-    """What the model answered to exactly what was sent; of its text only digests."""
+class RecordedCalls:
+    """Tool calls of one answer, as the model wrote them."""
 
-    text: str
-    tail: str | None  # clients that cut thinking out keep the end; None: too short to say anything
     calls: tuple[Call, ...]
-
-    def fits(self, answer: Answer) -> bool:
-        """Whether a client's assistant turn is this one, give or take what clients strip."""
-        if not Answer("", self.calls).same_calls(answer):
-            return False
-        return self.text == _text_digest(answer.text) or (
-            self.tail is not None and self.tail == _tail_digest(answer.text)
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,18 +42,25 @@ class SessionState:
     tools: tuple[str, ...]  # names in the order in which they were sent
 
 
-def recorded(answer: Answer) -> RecordedAnswer:
-    return RecordedAnswer(_text_digest(answer.text), _tail_digest(answer.text), answer.calls)
+def answer_digests(answer: Answer) -> list[bytes]:
+    """Digests that a client's assistant turn shares with the answer it is, give or take what clients strip.
+
+    One is of the whole; the other only of the end of its text, which stays where thinking is cut out.
+    """
+    text = answer.text.strip()
+    calls = value_bytes([[call.name, call.meaning()] for call in answer.calls])
+    digests = [digest("answer", text.encode("utf-8", "surrogatepass"), calls)]
+    if len(text) >= _SURE_TAIL:
+        digests.append(digest("answer's end", text[-_TAIL:].encode("utf-8", "surrogatepass"), calls))
+    return digests
 
 
 def pins_from(data: bytes | None) -> tuple[Pin, ...]:
     return _read(data, lambda pin: Pin(pin["note"], tuple(pin["told"])))
 
 
-def answers_from(data: bytes | None) -> tuple[RecordedAnswer, ...]:
-    return _read(
-        data, lambda it: RecordedAnswer(it["text"], it["tail"], tuple(Call(**call) for call in it["calls"]))
-    )
+def calls_from(data: bytes | None) -> tuple[RecordedCalls, ...]:
+    return _read(data, lambda it: RecordedCalls(tuple(Call(**call) for call in it["calls"])))
 
 
 def sessions_from(data: bytes | None) -> tuple[SessionState, ...]:
@@ -99,14 +96,3 @@ def _read(data: bytes | None, build: Callable[[Any], Record]) -> tuple[Record, .
         return tuple(build(each) for each in json.loads(data))
     except (ValueError, KeyError, TypeError):
         return ()  # another build's form
-
-
-def _text_digest(text: str) -> str:
-    return digest("answer text", text.strip().encode("utf-8", "surrogatepass")).hex()[:32]
-
-
-def _tail_digest(text: str) -> str | None:
-    tail = text.strip()[-_TAIL:]
-    if len(tail) < _SURE_TAIL:
-        return None
-    return digest("answer tail", tail.encode("utf-8", "surrogatepass")).hex()[:32]

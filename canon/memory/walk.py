@@ -41,7 +41,7 @@ class _Walk:
                     self._repeat(chain, index)
             chain.add(self._draft.get(turn.path))
             if turn.side == "client" and (end := self._end_of_answer(index + 1)) > index + 1:
-                self._calls.replay(index + 1, end, self._conversation.replayable(chain.head))
+                self._calls.replay(index + 1, end, self._conversation.calls(chain.head))
         return chain.head
 
     def _tell(self, chain: Chain, path: Path) -> None:
@@ -69,24 +69,20 @@ class _Walk:
         pins = self._conversation.pins(chain.then(item))
         if not pins:
             return None
-        end = self._end_of_answer(index + 1)
-        answered = [self._fits(chain, item, pin, index + 1, end) for pin in pins]
-        if len(pins) == 1:
-            return None if answered[0] is False else pins[0]
-        sure = [pin for pin, fits in zip(pins, answered, strict=True) if fits]
+        followed = [self._followed(chain, item, pin, index + 1) for pin in pins]
+        if len(pins) == 1 and followed[0] is None and not self._conversation.needs_answers:
+            return pins[0]
+        sure = [pin for pin, fits in zip(pins, followed, strict=True) if fits]
         return sure[0] if len(sure) == 1 else None
 
-    def _fits(self, chain: Chain, item: object, pin: Pin, start: int, end: int) -> bool | None:
-        """Whether the model's turns are an answer to this turn with that note; None: nobody can say."""
+    def _followed(self, chain: Chain, item: object, pin: Pin, start: int) -> bool | None:
+        """Whether the model's turns from `start` on answered this turn with that note; None: nobody can say."""
+        end = self._end_of_answer(start)
         if start == end:
             return None
-        answers = self._conversation.answers(
-            chain.then(item if pin.note is None else with_note(item, pin.note))
-        )
-        if answers is None:
-            return None
         said = answer_of([self._draft.get(turn.path) for turn in self._turns[start:end]])
-        return any(answer.fits(said) for answer in answers)
+        head = chain.then(item if pin.note is None else with_note(item, pin.note))
+        return self._conversation.followed(head, said)
 
     def _place(self, path: Path, note: str) -> None:
         self._draft.set(path, with_note(self._draft.get(path), note))

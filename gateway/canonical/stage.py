@@ -34,7 +34,8 @@ class CanonStage:
     def __init__(self, settings: CanonSettings) -> None:
         self._policies = Policies(settings.policies)
         self._session_headers = settings.session_headers
-        self._memory = ConversationMemory(LocalStore(settings.memory_bytes, ttl_s=settings.memory_ttl_s))
+        store = LocalStore(settings.memory_bytes, ttl_s=settings.memory_ttl_s)
+        self._memory = ConversationMemory(store, all_recorded=True)
         self._gain = GainCounter()
 
     def policy(self, route: Route, model: str, incoming: Incoming) -> Policy:

@@ -44,7 +44,8 @@ class Conversations(RuleBasedStateMachine):
         self.clients: list[Client] = []
         self.now = 0.0
         size = 4000 if self.forgets else 1 << 30
-        self.memory = ConversationMemory(LocalStore(size, ttl_s=50, clock=lambda: self.now))
+        store = LocalStore(size, ttl_s=50, clock=lambda: self.now)
+        self.memory = ConversationMemory(store, all_recorded=True)
 
     @initialize()
     def begin(self) -> None:
@@ -174,14 +175,9 @@ class ForgetfulConversations(Conversations):
 
 
 class ForgetfulAlikeConversations(AlikeConversations):
-    """The worst of both. A pin whose answer is forgotten could be another's, so here each client names its user."""
+    """The worst of both."""
 
     forgets = True
-
-    def start(self, scope: str, word: str, time: int, random_ids: bool) -> None:
-        super().start(scope, f"{word} asks client{len(self.clients)}", time, random_ids)
-
-    start = rule(scope=st.sampled_from(SCOPES), word=WORDS, time=TIMES, random_ids=st.booleans())(start)
 
 
 _few = settings(max_examples=25, stateful_step_count=20, deadline=None)
