@@ -2,6 +2,7 @@
 
 from cache_core.tiered.asking import Ask
 from cache_core.tiered.fetch import Fetch
+from cache_core.tiered.own_load import OwnLoad
 from cache_core.tiered.purger import Purged
 from cache_core.tiered.seen_below import SeenBelow
 from cache_core.tiered.state_tiers import StateOptions
@@ -11,6 +12,7 @@ from cache_core.tiered.tiered_cache import TieredCache, TieringOptions, WritePol
 __all__ = [
     "Ask",
     "Fetch",
+    "OwnLoad",
     "Purged",
     "SeenBelow",
     "StateOptions",

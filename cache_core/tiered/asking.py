@@ -3,12 +3,13 @@
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from queue import Full, Queue
 from threading import Lock, Thread
 
 from cache_core.tiered.fetch import Fetch
 from cache_core.tiered.lookup import Inquiry
+from cache_core.tiered.own_load import OwnLoad
 from cache_core.tiered.state_fetch import StateFetch
 from cache_core.tokens import Tokens
 
@@ -29,11 +30,20 @@ class Answer:
     state: StateFetch | None = None  # hybrid models: what brings the state to go with it
     covered: int = 0  # and as far as KV is there, whatever it is good for without a state
 
+    load: OwnLoad | None = None  # what comes up behind that when the request has its lease
+
     @property
     def awaited(self) -> bool:
         """Whether something comes that is worth waiting for."""
         blocks, state = self.fetch, self.state
         return (blocks is not None and blocks.awaited) or (state is not None and not state.done)
+
+    def leave(self) -> None:
+        """Who asked does not want it any more."""
+        if self.fetch is not None:
+            self.fetch.leave()
+        if self.load is not None:
+            self.load.give_up()
 
 
 class Ask(Inquiry):
@@ -43,9 +53,12 @@ class Ask(Inquiry):
         deadline: on the clock, in seconds; after it nobody waits for an answer any more.
     """
 
-    def __init__(self, tokens: Tokens, scope: str, deadline: float, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, tokens: Tokens, scope: str, deadline: float, clock: Callable[[], float], alone: bool = False
+    ) -> None:
         self.tokens = tokens
         self.scope = scope
+        self.alone = alone
         self.deadline = deadline
         self._clock = clock
         self._lock = Lock()  # guards the two below
@@ -79,8 +92,17 @@ class Ask(Inquiry):
         with self._lock:
             unwanted = self._cancelled
             self._answer = None if unwanted else answer
-        if unwanted and answer.fetch is not None:
-            answer.fetch.leave()
+        if unwanted:
+            answer.leave()
+
+    def take_load(self) -> OwnLoad | None:
+        """What comes up into the request's own blocks; from here on it is the request's to end."""
+        with self._lock:
+            if self._answer is None or self._answer.load is None:
+                return None
+            load = self._answer.load
+            self._answer = replace(self._answer, load=None)
+            return load
 
     def cancel(self) -> None:
         """It is not wanted any more, and neither is what it brings, but for others that share it."""
@@ -89,8 +111,8 @@ class Ask(Inquiry):
                 return
             self._cancelled = True
             answer = self._answer
-        if answer is not None and answer.fetch is not None:
-            answer.fetch.leave()
+        if answer is not None:
+            answer.leave()
 
 
 class Asker:

@@ -11,10 +11,10 @@ from cache_core.block_header import BlockHeader
 from cache_core.errors import LeaseReleasedError
 from cache_core.lease import Lease
 from cache_core.metrics import TierName
+from cache_core.tiered.climb import Climb
 from cache_core.tiered.ways import Ways
 from cache_core.transfer import Priority, Transfer, TransferRefusedError
 from cache_core.transfer.device_jobs import HostToDevice
-from cache_core.transfer.tier_jobs import TierToHost
 
 log = logging.getLogger(__name__)
 
@@ -22,7 +22,7 @@ Ended = Callable[["Fetch"], None]
 
 
 class _Phase(Enum):
-    CLIMBING = "to the host"  # the device blocks are not touched
+    CLIMBING = "to the host"  # no device block is touched
     LOADING = "to the device"
     OVER = "over"
 
@@ -56,12 +56,13 @@ class Fetch:
         self.deadline = deadline
         self.stuck: TierName | None = None  # the tier that did not answer before the deadline
         self._block_size = lease.length // lease.num_blocks
-        self._coming = 0  # blocks that are being loaded
         self._loaded_blocks = 0
+        self._piece = len(headers)  # blocks that come up together
         self._ended = ended
-        self._lock = Lock()  # guards the three below
+        self._lock = Lock()  # guards what follows
         self._users = 0  # requests that wait for it
         self._phase = _Phase.CLIMBING
+        self._climb: Climb | None = None
         self._transfer: Transfer | None = None
 
     @property
@@ -112,9 +113,10 @@ class Fetch:
         return Counter({tier: count * self._block_size for tier, count in found.items()})
 
     def start(self, ways: Ways, priority: Priority) -> None:
-        """Begin: first what lies below the host comes up to it, tier by tier, then everything goes to the device."""
-        ways.host.touch(self._from("host"))  # so that room for the others is not made at their expense
-        self._climb(ways, priority, list(ways.colder))
+        """Begin. What does not fit into the host at once comes up in pieces that do."""
+        room = ways.host.num_blocks
+        self._piece = len(self.headers) if len(self.headers) <= room else max(room // 2, 1)
+        self._climb_next(ways, priority)
 
     def give_up(self) -> bool:
         """Nobody waits for it any more; False: it is over already.
@@ -122,64 +124,48 @@ class Fetch:
         Its blocks are free at once, but for those that bytes are being written to: they are when that has ended.
         """
         with self._lock:
-            phase, transfer = self._phase, self._transfer
+            phase, climb, transfer = self._phase, self._climb, self._transfer
             if phase is _Phase.CLIMBING:
                 self._phase = _Phase.OVER
         if phase is _Phase.OVER:
             return False
-        self.stuck = transfer.job.source if transfer is not None else None
         if phase is _Phase.CLIMBING:
+            self.stuck = climb.cancel() if climb is not None else None
             self._leave()
-        else:
-            with suppress(LeaseReleasedError):
-                self.lease.abandon()
+            return True
+        with suppress(LeaseReleasedError):
+            self.lease.abandon()
         if transfer is not None:
             transfer.cancel(0.0)
         return True
 
-    def _from(self, name: TierName) -> list[bytes]:
-        return [h.key for h, source in zip(self.headers, self.sources, strict=True) if source == name]
-
-    def _climb(self, ways: Ways, priority: Priority, names: list[TierName]) -> None:
-        """Bring up what is in the first of these tiers, then what is in the next ones, then load."""
-        while names and names[0] not in self.sources:
-            names = names[1:]
-        if not names:
-            self._load(ways, priority)
-            return
-        name = names[0]
-        room = max(ways.host.num_blocks - len(self._from("host")), 0)
-        wanted = [h for h, source in zip(self.headers, self.sources, strict=True) if source == name][:room]
-        # A transfer that came to another end still brought up its first batches; the load takes what is there.
-        self._submit(
-            lambda: ways.engine.submit(
-                TierToHost(ways.colder[name], name, ways.host, wanted), priority, self.deadline
-            ),
-            _Phase.CLIMBING,
-            lambda _: self._climb(ways, priority, names[1:]),
+    def _climb_next(self, ways: Ways, priority: Priority) -> None:
+        """First what lies below the host comes up to it, then that piece goes to the device."""
+        first = self._loaded_blocks
+        part = slice(first, min(first + self._piece, len(self.headers)))
+        climb = Climb(
+            ways,
+            self.headers[part],
+            self.sources[part],
+            priority,
+            self.deadline,
+            lambda: self._load(ways, priority, part),
         )
+        with self._lock:
+            if self._phase is _Phase.OVER:
+                return
+            self._phase, self._climb = _Phase.CLIMBING, climb
+        climb.start()
 
-    def _load(self, ways: Ways, priority: Priority) -> None:
+    def _load(self, ways: Ways, priority: Priority, part: slice) -> None:
         with self._lock:
             if self._phase is not _Phase.CLIMBING:
                 return
             self._phase = _Phase.LOADING
-
-        def submit() -> Transfer:
-            job = HostToDevice(ways.host, ways.device, self.headers, self.lease.blocks[self.first :], ways.up)
-            self._coming = job.count
-            return ways.engine.submit(job, priority, self.deadline)
-
-        self._submit(submit, _Phase.LOADING, self._loaded)
-
-    def _submit(
-        self, submit: Callable[[], Transfer], phase: _Phase, ended: Callable[[Transfer], None]
-    ) -> None:
-        """Start a transfer; whatever goes wrong with that, the fetch ends."""
-        if self._phase is not phase:
-            return
         try:
-            transfer = submit()
+            blocks = self.lease.blocks[self.first :][part]
+            job = HostToDevice(ways.host, ways.device, self.headers[part], blocks, ways.up)
+            transfer = ways.engine.submit(job, priority, self.deadline)
         except TransferRefusedError:
             self._end()
             return
@@ -188,18 +174,26 @@ class Fetch:
             self._end()
             return
         with self._lock:
-            given_up = self._phase is not phase
             self._transfer = transfer
-        if given_up:
+        if not self.lease.announced:  # given up meanwhile
             transfer.cancel(0.0)
-        transfer.when_ended(ended)
+        transfer.when_ended(
+            lambda _: self._loaded(transfer, job.count, part, lambda: self._climb_next(ways, priority))
+        )
 
-    def _loaded(self, transfer: Transfer) -> None:
+    def _loaded(self, transfer: Transfer, count: int, part: slice, go_on: Callable[[], None]) -> None:
         try:
-            if transfer.done and self._coming:
-                self._loaded_blocks = self._coming  # before anybody can find them
-                self.lease.commit((self.first + self._coming) * self._block_size)
-        finally:
+            more = False
+            if transfer.done and count:
+                self._loaded_blocks = part.start + count  # before anybody can find them
+                self.lease.commit((self.first + self._loaded_blocks) * self._block_size)
+                more = part.start + count == part.stop < len(self.headers) and self.lease.announced
+            if more:
+                go_on()
+        except BaseException:
+            self._end()
+            raise
+        if not more:
             self._end()
 
     def _end(self) -> None:

@@ -58,6 +58,10 @@ class Fetches:
             self._running[fetch] = fetch.deadline
             self._changed.notify_all()
 
+    def changed(self) -> None:
+        """Who waits should look again."""
+        self._over()
+
     def ended(self, fetch: Waited) -> None:
         """It is over."""
         with self._changed:

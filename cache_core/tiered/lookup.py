@@ -19,6 +19,7 @@ class Inquiry:
     """One look for a prompt, as whoever wants it sees it. This one waits as long as it takes."""
 
     tier: TierName | None = None  # whose answer is outstanding
+    alone = False  # whether computing is free meanwhile, and a load into the request's own blocks is welcome
     seen: SeenBelow | None = None  # what tiers have of it, once they were asked
 
     def goes_on(self) -> bool:

@@ -16,6 +16,7 @@ from cache_core.tiered.estimates import Estimates
 from cache_core.tiered.fetch import Ended, Fetch
 from cache_core.tiered.fetches import Fetches
 from cache_core.tiered.lookup import Inquiry, Lookup
+from cache_core.tiered.own_load import OwnLoad
 from cache_core.tiered.purges import Purges
 from cache_core.tiered.ways import Ways
 from cache_core.tokens import Tokens
@@ -31,6 +32,14 @@ class Patience:
     reserve: int  # device blocks
 
 
+@dataclass(frozen=True, slots=True)
+class Together:
+    """What may go on at the same time."""
+
+    overlap: bool  # loading a rear and computing what lies before it
+    layered: bool  # loading later layers and computing earlier ones
+
+
 class Prefetcher:
     """From any thread. Begun fetches are among `fetches` until they end."""
 
@@ -44,6 +53,7 @@ class Prefetcher:
         lookup: Lookup,
         fetches: Fetches,
         patience: Patience,
+        together: Together,
         observer: CacheObserver,
     ) -> None:
         self._cache = cache
@@ -54,6 +64,7 @@ class Prefetcher:
         self._lookup = lookup
         self._fetches = fetches
         self._patience = patience
+        self._together = together
         self._observer = observer
 
     def wait(self, start: int, blocks: int) -> float:
@@ -85,17 +96,62 @@ class Prefetcher:
         if not sources or not inquiry.goes_on():
             return Answer(matched)
         began = self._ways.engine.clock.now()
-        decision = self._estimates.plan(sources, matched)
+        decision = self._estimates.plan(sources, matched, inquiry.alone and self._together.overlap)
         self._observer.decided(decision.decided(sources))
-        count = decision.front
-        if not count:
-            return Answer(matched)
-        over = partial(self._over, decision, began, matched // size)
-        fetch = self._prepare(tokens[: matched + count * size + 1], scope, headers, sources[:count], over)
+        front, split = decision.front, decision.split
+        if self._layered(sources, decision, inquiry):
+            front = split = 0
+        over: Ended = partial(self._over, decision, began, matched // size)
+        load = fetch = None
+        if split < decision.blocks:
+            load = self._load_behind(
+                headers[split:], sources[split:], matched + split * size, decision, began
+            )
+            self._allow(load, number)
+            over = self._fetches.ended
+        if front:
+            fetch = self._prepare(tokens[: matched + front * size + 1], scope, headers, sources[:front], over)
         if fetch is None:
-            return Answer(matched)
+            return Answer(matched, load=load)
         self._start(fetch, number, priority)
-        return Answer(fetch.end, fetch, fetch.end)
+        return Answer(fetch.end, fetch, fetch.end, load=load)
+
+    def _layered(self, sources: list[TierName], decision: Plan, inquiry: Inquiry) -> bool:
+        """Whether everything is loaded from the host into the request's own blocks, layer by layer."""
+        whole = decision.front == len(sources) and all(source == "host" for source in sources)
+        return whole and inquiry.alone and self._together.layered
+
+    def _load_behind(
+        self, headers: list[BlockHeader], sources: list[TierName], start: int, decision: Plan, began: float
+    ) -> OwnLoad:
+        """For blocks from token `start` on that are loaded while what lies before them is computed."""
+        size = self._cache.block_size
+        end = start + len(headers) * size
+
+        def settled(ready: int) -> None:
+            rest = self._estimates.recompute(ready, max(end - ready, 0) // size)
+            took = self._ways.engine.clock.now() - began
+            self._observer.regretted(decision.regret(took + float(rest.sum())))
+
+        return OwnLoad(
+            self._ways,
+            headers,
+            sources,
+            start // size,
+            size,
+            began + self.wait(end - decision.blocks * size, decision.blocks),
+            self._together.layered,
+            self._fetches.changed,
+            self._fetches.ended,
+            settled,
+        )
+
+    def _allow(self, load: OwnLoad, number: int) -> None:
+        self._fetches.add(load)
+        if self._purges.number(load.identity) == number:
+            load.climb()
+        else:
+            load.give_up()
 
     def _start(self, fetch: Fetch, number: int, priority: Priority) -> None:
         """`number` is that of its scope's last purge, asked for before tiers were."""

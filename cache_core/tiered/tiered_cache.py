@@ -18,7 +18,7 @@ from cache_core.tiered.estimates import Estimates, MeasuringObserver
 from cache_core.tiered.fetch import Fetch
 from cache_core.tiered.fetches import Fetches, Waited
 from cache_core.tiered.lookup import Inquiry, Lookup
-from cache_core.tiered.prefetcher import Patience, Prefetcher
+from cache_core.tiered.prefetcher import Patience, Prefetcher, Together
 from cache_core.tiered.purger import Purged, Purger
 from cache_core.tiered.purges import Purges
 from cache_core.tiered.state_tiers import StateOptions, StateTiers
@@ -47,6 +47,8 @@ class TieringOptions:
     fetch_deadline: float = 10.0  # seconds a request waits for its prefix at most; then it is recomputed
     patience: float = 0.5  # the same, where recomputing takes less: seconds beyond what that takes
     reserve_blocks: int = 64  # device blocks that fetches leave to running requests
+    overlap: bool = True  # load the rear of a prefix while its front is computed, where that is sooner
+    layered: bool | None = None  # compute early layers while later ones come up; None: where it pays
     rest: float = 30.0  # seconds for which a tier that missed a deadline is not asked again
 
 
@@ -101,6 +103,7 @@ class TieredCache:
             self._lookup,
             self._fetches,
             Patience(self.options.fetch_deadline, self.options.patience, self.options.reserve_blocks),
+            self._together(device),
             observer,
         )
         self._prefetcher = Prefetcher(*parts) if self.states is None else WholePrefetcher(self.states, *parts)
@@ -126,20 +129,25 @@ class TieredCache:
             return None
         return answer.fetch
 
-    def ask(self, tokens: Tokens, scope: str = "default") -> Ask | None:
+    def ask(self, tokens: Tokens, scope: str = "default", alone: bool = False) -> Ask | None:
         """The same on another thread, for a request that waits; None where nothing can come.
 
-        `tokens` must not change. After `Ask.answer` is there, or late, `on_ready` is called.
+        `tokens` must not change. `alone`: nothing else is to be computed, and the request takes an `OwnLoad`, too.
+        `on_ready` is called when `Ask.answer` is there.
         """
         matched, limit = self._prefetcher.missing(tokens, scope)
         if matched >= limit or not self.host.num_blocks or self._hangs():
             return None
         wait = self._prefetcher.wait(matched, (limit - matched) // self.cache.block_size)
-        ask = Ask(tokens, scope, self._clock.now() + wait, self._clock.now)
+        ask = Ask(tokens, scope, self._clock.now() + wait, self._clock.now, alone)
         return ask if self._asker.put(ask) else None
 
     def _respond(self, ask: Ask) -> Answer:
         return self._prefetcher.begin(ask.tokens, ask.scope, Priority.WAITING, ask)
+
+    def _together(self, device: DeviceTier) -> Together:
+        layered = self.options.layered
+        return Together(self.options.overlap, device.device.type != "cpu" if layered is None else layered)
 
     def _hangs(self) -> bool:
         """Whether a tier does not even say what it has, and holds up the looks for others."""

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from cache_core import Lease, OutOfBlocksError, PrefixCache
+from cache_core.tiered import OwnLoad
 from engine_adapters.embedded.config import SchedulerLimits
 from engine_adapters.embedded.sequence import Sequence
 from engine_adapters.embedded.state.auxiliary import AuxiliaryState
@@ -13,11 +14,20 @@ from engine_adapters.embedded.state.prefixes import Found, HybridPrefixes
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """`tokens` more tokens of one sequence; `sample` when they reach its end."""
+    """`tokens` more tokens of one sequence; `sample` when they reach its end.
+
+    With `behind`, they go behind what comes up for it, whose layers are waited for one after the other.
+    """
 
     sequence: Sequence
     tokens: int
     sample: bool
+    behind: OwnLoad | None = None
+
+    @property
+    def past(self) -> int:
+        """Tokens before them."""
+        return self.sequence.computed if self.behind is None else self.behind.end
 
 
 @dataclass(slots=True)
@@ -119,6 +129,8 @@ class Scheduler:
     def plan(self) -> Plan:
         """Choose the next step. Every chunk's blocks are allocated when this returns."""
         plan = Plan()
+        for sequence in self.running:
+            self._advance(sequence)
         preempted = self._extend_decoding(plan)
         decoding = [s for s in self.running if s.decoding]
         plan.chunks.extend(Chunk(s, 1, True) for s in decoding)
@@ -126,11 +138,15 @@ class Scheduler:
         budget = self._continue_prefill(plan, budget)
         if not preempted:
             self._admit(plan, budget)
+        if not plan.chunks:
+            self._go_behind(plan)
         return plan
 
     def computed(self, chunk: Chunk) -> None:
         """Note that a chunk's KV is in the pool; whole blocks become reusable at once."""
         sequence = chunk.sequence
+        if chunk.behind is not None:
+            self._take(sequence, chunk.behind)
         sequence.computed += chunk.tokens
         if sequence.lease is not None:
             sequence.lease.commit(sequence.computed)
@@ -174,11 +190,53 @@ class Scheduler:
     @staticmethod
     def _prefill(plan: Plan, sequence: Sequence, budget: int) -> int:
         missing = sequence.length - sequence.computed
-        tokens = min(budget, missing)
+        tokens = min(budget, sequence.stops_at - sequence.computed)
         if sequence.keep_at:
             tokens = min(tokens, sequence.keep_at[0] - sequence.computed)
-        plan.chunks.append(Chunk(sequence, tokens, tokens == missing))
-        return tokens
+        if tokens > 0:
+            plan.chunks.append(Chunk(sequence, tokens, tokens == missing))
+        return max(tokens, 0)
+
+    def _advance(self, sequence: Sequence) -> None:
+        """Begin to load what came up for a sequence, or make it its own, if it is time to."""
+        coming, lease = sequence.coming, sequence.lease
+        if coming is None or lease is None:
+            return
+        coming.advance(lease, sequence.computed)
+        if coming.there and sequence.computed == coming.start:
+            self._take(sequence, coming)
+        elif coming.over:
+            sequence.coming = None
+
+    @staticmethod
+    def _take(sequence: Sequence, coming: OwnLoad) -> None:
+        """What came up into a sequence's blocks is ready, and so it need not be computed."""
+        assert sequence.lease is not None, "blocks come up for who holds a lease"
+        sequence.lease.commit(coming.end)
+        sequence.computed = coming.end
+        came = coming.take()
+        behind_prompt = max(coming.end - sequence.prompt_length, 0)
+        for tier in list(came):  # tokens that it had generated before it lost its place are no prompt's
+            behind_prompt, came[tier] = max(behind_prompt - came[tier], 0), max(came[tier] - behind_prompt, 0)
+        sequence.came += came
+        sequence.reused = (sequence.reused or 0) + came.total()
+        sequence.coming = None
+
+    def _go_behind(self, plan: Plan) -> None:
+        """Where nothing else can run: a sequence all of whose first layers are about to be there begins with them."""
+        for sequence in self.running:
+            coming = sequence.coming
+            if (
+                coming is None
+                or not coming.layered
+                or not coming.loading
+                or sequence.computed != coming.start
+            ):
+                continue
+            missing = sequence.length - coming.end
+            tokens = min(self._limits.prefill_budget, missing)
+            plan.chunks.append(Chunk(sequence, tokens, tokens == missing, behind=coming))
+            return
 
     def _admit(self, plan: Plan, budget: int) -> None:
         if budget <= 0 or len(self.running) >= self._limits.max_running:
@@ -259,6 +317,7 @@ class Scheduler:
         if self._states is not None:
             self._branches.admitted(sequence, self.waiting)
         self._below.admitted(sequence)
+        self._advance(sequence)
         return True
 
     def _start_state(self, sequence: Sequence, found: Found) -> int:
@@ -282,8 +341,11 @@ class Scheduler:
         sequence.state = None
         sequence.keep_at = []
         if sequence.lease is not None:
-            sequence.lease.release()
-            sequence.lease = None
+            if sequence.coming is None:
+                sequence.lease.release()
+            else:
+                sequence.coming.leave(sequence.lease)
+            sequence.lease = sequence.coming = None
         sequence.computed = 0
 
     def _blocks(self, tokens: int) -> int:

@@ -1,13 +1,14 @@
 """One choice of one request while the engine works on it."""
 
+from collections import Counter
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cache_core import InFlight, Lease
-from cache_core.tiered import Ask, Fetch, SeenBelow
-from engine_adapters.base import GenerateRequest
+from cache_core.tiered import Ask, Fetch, OwnLoad, SeenBelow
+from engine_adapters.base import GenerateRequest, Tier
 from engine_adapters.embedded.output.detokenizer import IncrementalDetokenizer
 from engine_adapters.embedded.output.stop_strings import StopStrings
 from engine_adapters.embedded.sampling import SamplingState
@@ -47,6 +48,8 @@ class Sequence:
     missed: int = 0  # tokens that would not be cached when what it waits for has come up
     fetch: Fetch | None = None  # what had brought up a part of its prefix when it was admitted
     fetched: int = 0  # leading tokens for which that counts
+    coming: OwnLoad | None = None  # what comes up into its own blocks, while it holds a lease
+    came: Counter[Tier] = field(default_factory=Counter)  # prompt tokens that did, by tier
     siblings: list["Sequence"] = field(default_factory=list)  # choices that fork off after this one's prefill
     finished: bool = False
 
@@ -75,6 +78,14 @@ class Sequence:
     def decoding(self) -> bool:
         """Whether only the last sampled token is not computed yet."""
         return self.generated > 0 and self.computed == self.length - 1
+
+    @property
+    def stops_at(self) -> int:
+        """Tokens behind which it must not compute now, as bytes are on their way there."""
+        coming = self.coming
+        if coming is None or coming.start is None or not (coming.loading or coming.there):
+            return self.length
+        return coming.start
 
     def append(self, token_id: int) -> None:
         """Add a sampled token."""

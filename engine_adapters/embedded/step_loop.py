@@ -77,7 +77,7 @@ class StepLoop:
         leader, *siblings = job.open.values()
         leader.siblings = siblings
         if self._tiering is not None:
-            self._tiering.queued(leader)
+            self._tiering.queued(leader, alone=not self.scheduler.busy)
         self.scheduler.add(leader)
 
     def drop(self, job_id: str) -> None:
@@ -117,10 +117,12 @@ class StepLoop:
         started = self._clock()
         logits = self._runner.forward([_segment(chunk) for chunk in chunks])
         elapsed = self._clock() - started
-        self.scheduler.rate.observe(prefilled_tokens(chunks), elapsed)
+        if not any(chunk.behind for chunk in chunks):
+            self.scheduler.rate.observe(prefilled_tokens(chunks), elapsed)
         if self._tiering is not None:
             self._tiering.computed(chunks, elapsed)
         self.counters.steps += 1
+        logits, chunks = _with_what_came(logits, chunks)
         for chunk in chunks:
             self.scheduler.computed(chunk)
         self._sample(logits, [chunk.sequence for chunk in chunks if chunk.sample])
@@ -296,5 +298,14 @@ def _told(error: EngineError) -> EngineError:
 def _segment(chunk: Chunk) -> Segment:
     sequence = chunk.sequence
     assert sequence.lease is not None, "a planned sequence holds a lease"
-    tokens = sequence.tokens[sequence.computed : sequence.computed + chunk.tokens]
-    return Segment(tokens, sequence.computed, sequence.lease.blocks, chunk.sample, sequence.state)
+    tokens = sequence.tokens[chunk.past : chunk.past + chunk.tokens]
+    return Segment(tokens, chunk.past, sequence.lease.blocks, chunk.sample, sequence.state, chunk.behind)
+
+
+def _with_what_came(logits: torch.Tensor, chunks: Many[Chunk]) -> tuple[torch.Tensor, Many[Chunk]]:
+    """Leave out chunks, and their rows, that were computed behind bytes which did not come."""
+    if all(chunk.behind is None for chunk in chunks):
+        return logits, chunks
+    kept = [chunk for chunk in chunks if chunk.behind is None or chunk.behind.wait()]
+    sampled = [chunk for chunk in chunks if chunk.sample]
+    return logits[[row for row, chunk in enumerate(sampled) if chunk in kept]], kept

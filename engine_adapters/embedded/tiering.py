@@ -27,12 +27,15 @@ class Tiering(Below):
         self._tiers = tiers
         self._states = states
 
-    def queued(self, sequence: Sequence) -> None:
-        """A request joined the queue: start to look for what lies below the device, and to bring it up."""
+    def queued(self, sequence: Sequence, alone: bool = False) -> None:
+        """A request joined the queue: start to look for what lies below the device, and to bring it up.
+
+        `alone`: nothing else runs or waits.
+        """
         sequence.looks += 1
         sequence.missed = 0  # until there is an answer
         self._leave(sequence)
-        sequence.ask = self._tiers.ask(sequence.known, sequence.request.scope)
+        sequence.ask = self._tiers.ask(sequence.known, sequence.request.scope, alone)
         if sequence.ask is None:
             sequence.missed = self._not_there(sequence)
 
@@ -54,6 +57,8 @@ class Tiering(Below):
         sequence.fetch, sequence.fetched = None, 0
         if answer is not None and answer.fetch is not None and answer.fetch.brought(sequence.computed):
             sequence.fetch, sequence.fetched = answer.fetch, answer.shared
+        if sequence.ask is not None:
+            sequence.coming = sequence.ask.take_load()
         self._leave(sequence)
         self._tiers.used(sequence.known[: sequence.computed], sequence.request.scope)
 
@@ -63,7 +68,7 @@ class Tiering(Below):
 
     def computed(self, chunks: Many[Chunk], seconds: float) -> None:
         """A step took that long; a step of one prefill alone tells what prefill costs at its depth."""
-        if len(chunks) == 1 and chunks[0].tokens > 1:
+        if len(chunks) == 1 and chunks[0].tokens > 1 and chunks[0].behind is None:
             start = chunks[0].sequence.computed
             self._tiers.computed(start, chunks[0].tokens, seconds)
 
@@ -96,17 +101,27 @@ class Tiering(Below):
 
 def looked_up(sequence: Sequence, reused: int, block_size: int) -> LookedUp:
     """What became of a request's prompt: what lay where, and what of that was reused."""
-    matched = max(sequence.matched or 0, reused)
-    by_tier: Counter[Tier] = Counter(reused_by_tier(sequence, matched))
+    ready = max(sequence.matched or 0, reused - sequence.came.total())  # when it was admitted
+    matched = _ready_by_tier(sequence, ready)
     if sequence.below is not None:
-        by_tier += sequence.below.matched(matched, sequence.prompt_length, block_size)
-    return LookedUp(sequence.prompt_length, +by_tier, +Counter(reused_by_tier(sequence, reused)))
+        matched += sequence.below.matched(ready, sequence.prompt_length, block_size)
+    return LookedUp(sequence.prompt_length, +matched, +Counter(reused_by_tier(sequence, reused)))
 
 
 def reused_by_tier(sequence: Sequence, reused: int) -> dict[Tier, int]:
-    """Reused tokens by the tier they came from: what was fetched for this request, the rest from the device."""
-    found: dict[Tier, int] = {"device": reused}
+    """Reused tokens by the tier they came from: what came up for this request, the rest from the device."""
+    came = Counter[Tier]()
+    for tier, tokens in sequence.came.items():
+        came[tier] = min(tokens, reused - came.total())
+    found = _ready_by_tier(sequence, reused - came.total())
+    found.update(came)
+    return found
+
+
+def _ready_by_tier(sequence: Sequence, tokens: int) -> Counter[Tier]:
+    """Of a prompt's first tokens, which were ready when it was admitted: what had brought them up."""
+    found = Counter[Tier]()
     if sequence.fetch is not None:
-        found |= sequence.fetch.brought(min(reused, sequence.fetched))
-    found["device"] -= sum(tokens for tier, tokens in found.items() if tier != "device")
+        found += sequence.fetch.brought(min(tokens, sequence.fetched))
+    found["device"] = tokens - found.total()
     return found

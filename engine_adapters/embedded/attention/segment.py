@@ -1,11 +1,20 @@
 """One sequence's share of a step."""
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from engine_adapters.embedded.state.auxiliary import AuxiliaryState
+
+
+class Arrival(Protocol):
+    """KV of a segment's past that is still on its way."""
+
+    def wait_layer(self, layer: int) -> bool:
+        """Wait for one layer's bytes; False: they will not come, and what is computed from them is void."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +28,7 @@ class Segment:
     state: AuxiliaryState | None = (
         None  # of hybrid models: what stands for the `past` tokens; moves on with it
     )
+    arrival: Arrival | None = None  # what a layer waits for before it reads the past; None: all is there
 
     @property
     def size(self) -> int:

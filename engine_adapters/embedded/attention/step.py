@@ -91,9 +91,13 @@ class Step(AttentionContext):
         self._windows = windows
         self._backend = backend
         self._plans: dict[int | None, Any] = {}
+        self._arrivals = [segment.arrival for segment in segments if segment.arrival is not None]
         self._longest = max(segment.length for segment in segments)
 
     def attend(self, call: LayerCall, seen: ModelKeywords) -> torch.Tensor:
+        if self._arrivals:
+            # Of those that do not come, nothing is waited for any more, and no other segment reads their rows.
+            self._arrivals = [arrival for arrival in self._arrivals if arrival.wait_layer(call.layer)]
         return self._backend.attend(self._plan(call.layer), self._tier, call)
 
     def _plan(self, layer: int) -> Any:

@@ -58,6 +58,33 @@ def test_a_block_that_is_damaged_on_disk_ends_what_comes_up(tmp_path: Path) -> N
         assert sum(after.tiers.stats()["disk"].drops.values()) == 1
 
 
+@pytest.mark.parametrize("host_blocks", [1, 2, 3])
+def test_a_prefix_larger_than_the_host_comes_up_from_disk_in_pieces(tmp_path: Path, host_blocks: int) -> None:
+    long = list(range(100, 100 + 11 * BLOCK + 1))
+    with world(tmp_path) as before:
+        warm(before, long)
+    with world(tmp_path, host_blocks=host_blocks) as after:
+        fetch = after.tiers.prefetch(np.array(long, dtype=np.int32))
+        after.settle()
+        assert fetch is not None
+        assert fetch.brought() == {"disk": 11 * BLOCK}
+        assert after.run(long) == 11 * BLOCK
+
+
+def test_a_hole_below_ends_what_comes_up_in_pieces(tmp_path: Path) -> None:
+    long = list(range(100, 100 + 11 * BLOCK + 1))
+    with world(tmp_path) as before:
+        warm(before, long)
+    with world(tmp_path, host_blocks=4) as after:
+        headers = after.tiers._chains.headers("default", np.array(long, dtype=np.int32))
+        fetch = after.tiers.prefetch(np.array(long, dtype=np.int32))
+        after.tiers.colder["disk"].delete([headers[10].key])
+        after.settle()
+        assert fetch is not None
+        assert not fetch.lease.live
+        assert after.run(long) >= 2 * BLOCK
+
+
 def test_other_weights_find_nothing_on_the_same_disk(tmp_path: Path) -> None:
     with world(tmp_path) as before:
         warm(before)

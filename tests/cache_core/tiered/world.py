@@ -89,11 +89,12 @@ class World:
     def compute(self, lease: Lease, scope: str) -> None:
         """Write the bytes that belong to every token that is not ready, and commit."""
         for block in range(lease.ready // BLOCK, lease.num_blocks):
-            filled = lease.tokens[: (block + 1) * BLOCK]
-            self._views(
-                int(lease.blocks[block]), lambda view, f=filled: view.copy_(pattern(scope, f, view.shape))
-            )
+            self.write(int(lease.blocks[block]), lease.tokens[: (block + 1) * BLOCK], scope)
         lease.commit()
+
+    def write(self, block: int, prefix: Tokens, scope: str) -> None:
+        """Compute one block: write the bytes that belong to the tokens up to its end."""
+        self._views(block, lambda view: view.copy_(pattern(scope, prefix, view.shape)))
 
     def check(self, lease: Lease, scope: str) -> None:
         """Every ready block holds the bytes of its tokens and of all before them."""
@@ -109,6 +110,10 @@ class World:
         until(lambda: self.tiers.idle)
         self.cache.check_integrity()
         self.tiers.host.check_integrity()
+
+    def settle_links(self) -> None:
+        """Wait until no byte moves."""
+        until(lambda: self.tiers._engine.idle)
 
     def _views(self, block: int, visit: Callable[[torch.Tensor], object]) -> None:
         for layer in range(LAYERS):

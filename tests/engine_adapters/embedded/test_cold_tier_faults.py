@@ -7,10 +7,11 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from threading import Thread
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -34,9 +35,9 @@ __all__ = ["config"]  # the fixture
 def files(monkeypatch: pytest.MonkeyPatch) -> FaultyFiles:
     """Under the disk tier of every engine from here on; waits are short."""
     faulty = FaultyFiles()
-    monkeypatch.setattr(cold_tiers, "DiskTier", lambda options: DiskTier(options, faulty))
+    monkeypatch.setattr(cold_tiers, "DiskTier", lambda options, **more: DiskTier(options, faulty, **more))
     options = TieringOptions(fetch_deadline=0.2)
-    monkeypatch.setattr(cold_tiers, "TieringOptions", lambda _: options)
+    monkeypatch.setattr(cold_tiers, "TieringOptions", lambda *_, **__: options)
     monkeypatch.setattr("cache_core.tiered.tiered_cache._CLOSING", 0.2)
     return faulty
 
@@ -122,7 +123,7 @@ def test_stopping_while_requests_wait_for_their_prefix_answers_them(
 ) -> None:
     with running(config) as adapter:
         warm(adapter)
-    monkeypatch.setattr(cold_tiers, "TieringOptions", lambda _: TieringOptions(fetch_deadline=60.0))
+    monkeypatch.setattr(cold_tiers, "TieringOptions", lambda *_, **__: TieringOptions(fetch_deadline=60.0))
     errors: list[EngineNotReadyError] = []
     with running(config) as again:
         files.hang_reads = True
@@ -158,15 +159,27 @@ def test_choices_of_one_request_count_what_was_fetched_once(config: EmbeddedConf
 
 def test_what_was_fetched_behind_the_reused_tokens_is_not_counted() -> None:
     class Fetched:
-        def brought(self, tokens: int) -> dict[str, int]:
-            return {"host": max(tokens - 64, 0)}
+        def brought(self, tokens: int) -> Counter[str]:
+            return Counter({"host": max(tokens - 64, 0)})
 
     class Of:
         fetch = Fetched()
         fetched = 1000
+        came: ClassVar[Counter[str]] = Counter()
 
-    assert reused_by_tier(Of(), 64) == {"device": 64, "host": 0}  # type: ignore[arg-type]
+    assert reused_by_tier(Of(), 64) == {"device": 64}  # type: ignore[arg-type]
     assert reused_by_tier(Of(), 96) == {"device": 64, "host": 32}  # type: ignore[arg-type]
+
+
+def test_what_came_into_a_requests_own_blocks_is_counted_as_from_there_and_never_beyond_what_was_reused() -> (
+    None
+):
+    class Of:
+        fetch = None
+        came: ClassVar[Counter[str]] = Counter({"host": 32, "disk": 64})
+
+    assert reused_by_tier(Of(), 112) == {"device": 16, "host": 32, "disk": 64}  # type: ignore[arg-type]
+    assert reused_by_tier(Of(), 48) == {"device": 0, "host": 32, "disk": 16}  # type: ignore[arg-type]
 
 
 # Starts.

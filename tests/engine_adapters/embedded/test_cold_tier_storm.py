@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 import pytest
 
+from cache_core.load_or_recompute import Plan
 from cache_core.tiered import TieringOptions
 from engine_adapters.base import GenerateRequest, SamplingParams, TextDelta, Usage
 from engine_adapters.embedded import cold_tiers
@@ -51,18 +52,37 @@ async def answer(adapter: EmbeddedAdapter, number: int, name: str, patience: flo
     return text
 
 
+def loads_while_it_computes(adapter: EmbeddedAdapter, chance: random.Random) -> None:
+    """Whatever is found is split anywhere into what is waited for, computed, and loaded meanwhile."""
+    assert adapter.tiers is not None
+    ask = adapter.tiers.ask
+
+    def plan(sources: list[str], start: int, overlap: bool = False) -> Plan:
+        n = len(sources)
+        front, split = sorted(chance.choices(range(n + 1), k=2))
+        if chance.random() < 0.3:
+            front = split = n
+        return Plan(front, split, n, 1.0, 2.0, 3.0)
+
+    adapter.tiers._estimates.plan = plan  # type: ignore[method-assign, assignment]
+    adapter.tiers.ask = lambda tokens, scope, alone: ask(tokens, scope, alone=True)  # type: ignore[method-assign, misc, assignment]
+
+
+@pytest.mark.parametrize("together", [False, True])
 @pytest.mark.parametrize("policy", ["write_through_on_second_hit", "write_back"])
 def test_whatever_moves_every_answer_is_that_of_a_fresh_engine(
-    config: EmbeddedConfig, policy: Policy, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    config: EmbeddedConfig, policy: Policy, together: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     with running(replace(config, host_cache_bytes=0)) as plain:
         expected = [asyncio.run(answer(plain, number, f"p{number}", None)) for number in range(len(PROMPTS))]
-    options = TieringOptions(write_policy=policy, reserve_blocks=4)
-    monkeypatch.setattr(cold_tiers, "TieringOptions", lambda _: options)
+    options = TieringOptions(write_policy=policy, reserve_blocks=4, layered=together)
+    monkeypatch.setattr(cold_tiers, "TieringOptions", lambda *_, **__: options)
     small = replace(config, kv_bytes=40 * 12288, host_cache_bytes=60 * 12288)
     chance = random.Random(3)
     with running(small) as adapter:
         assert adapter.runner.num_blocks <= 64
+        if together:
+            loads_while_it_computes(adapter, chance)
 
         async def storm() -> None:
             for round_ in range(6):

@@ -114,3 +114,50 @@ def test_streams_over_shared_prefixes_decode_together(case: Case) -> None:
 def test_a_step_without_samples_gives_no_rows(case: Case) -> None:
     logits = case.runner.forward([Segment(prompt(20), 0, case.take(20), sample=False)])
     assert logits.shape == (0, case.runner.vocab_size)
+
+
+class LayerByLayer:
+    """Brings a layer's keys and values only when that layer waits for them; those of one do not come."""
+
+    def __init__(self, case: Case, source: np.ndarray, target: np.ndarray, lost: int | None = None) -> None:
+        kv = case.runner.kv
+        self._kv, self._target, self._lost = kv, target, lost
+        self._bytes = torch.empty((len(source), kv.bytes_per_block), dtype=torch.uint8)
+        kv.read_blocks(source, self._bytes)
+        self.waited: list[int] = []
+
+    def wait_layer(self, layer: int) -> bool:
+        self.waited.append(layer)
+        if layer == self._lost:
+            return False
+        self._kv.write_blocks(self._target, self._bytes, layers=range(layer, layer + 1))
+        return True
+
+
+def test_a_layer_waits_for_its_own_bytes_before_it_reads_them(case: Case) -> None:
+    tokens, first = prompt(300), case.take(300)
+    case.prefill(tokens, first)
+    blocks = case.take(300)
+    arrival = LayerByLayer(case, first[:18], blocks[:18])
+    logits = case.runner.forward_all(Segment(tokens[288:], 288, blocks, sample=True, arrival=arrival))
+    assert arrival.waited == [0, 1, 2]
+    assert difference(logits, case.uncached(tokens)[288:]) <= TOLERANCE
+
+
+def test_bytes_that_do_not_come_spoil_no_other_segment(case: Case) -> None:
+    tokens, first = prompt(300), case.take(300)
+    case.prefill(tokens, first)
+    blocks, other = case.take(300), prompt(150, 3)
+    table = case.take(150)
+    case.prefill(other[:149], table)
+    for pool in (*case.runner.kv.keys, *case.runner.kv.values):
+        case.runner.kv._by_block(pool)[:, torch.from_numpy(blocks.astype(np.int64))] = float("nan")
+    arrival = LayerByLayer(case, first[:18], blocks[:18], lost=1)
+    logits = case.runner.forward(
+        [
+            Segment(tokens[288:], 288, blocks, sample=True, arrival=arrival),
+            Segment(other[149:], 149, table, sample=True),
+        ]
+    )
+    assert arrival.waited == [0, 1]
+    assert difference(logits[1], case.uncached(other)[-1]) <= TOLERANCE

@@ -1,0 +1,231 @@
+"""Blocks that come up into a running request's own blocks, while it computes those before them."""
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from enum import Enum
+from threading import Lock
+
+from cache_core.block_header import BlockHeader
+from cache_core.errors import LeaseReleasedError
+from cache_core.lease import Lease
+from cache_core.metrics import TierName
+from cache_core.tiered.climb import Climb
+from cache_core.tiered.ways import Ways
+from cache_core.transfer import Priority, Transfer, TransferRefusedError
+from cache_core.transfer.device_jobs import HostToDevice
+
+log = logging.getLogger(__name__)
+
+_PIECE_SECONDS = 0.1  # waited at most for the piece at work, when a request leaves while bytes are written
+
+
+class _Phase(Enum):
+    CLIMBING = "to the host"
+    IN_HOST = "in the host"  # until the request has its lease
+    LOADING = "to the device"
+    THERE = "there"
+    OVER = "over"
+
+
+class OwnLoad:
+    """Loads blocks [first, end) of a prompt for the one request that asked for them.
+
+    What was looked up climbs to the host at once. When the request holds its lease, `advance` begins to write into
+    the lease's own blocks, from where the request has not computed yet. From then on the request computes up to
+    `start` and no further; when `there`, it commits up to `end` and goes on behind it. Until then nobody can find
+    these blocks, as nothing of a lease is visible that is not committed, and a block is committed only behind its
+    parents. If the load fails or is late, it is `over`, and the request goes on computing.
+
+    Methods are called on the thread of the request, unless they say otherwise.
+
+    Args:
+        headers: of the blocks from `first` on.
+        sources: where each was when it was looked up.
+        deadline: on the engine's clock, in seconds; after it nothing more is begun.
+        layered: whether the request may be computed while the last layers are still on their way.
+        changed: called on any thread when the request should look again.
+        ended: called once, on any thread, when nothing moves any more.
+        settled: called once, on any thread, with the tokens that are ready when it is taken or over.
+    """
+
+    def __init__(
+        self,
+        ways: Ways,
+        headers: Sequence[BlockHeader],
+        sources: Sequence[TierName],
+        first: int,
+        block_size: int,
+        deadline: float,
+        layered: bool,
+        changed: Callable[[], None],
+        ended: Callable[["OwnLoad"], None],
+        settled: Callable[[int], None],
+    ) -> None:
+        self.deadline = deadline
+        self.layered = layered
+        self.stuck: TierName | None = None  # the tier that did not answer before the deadline
+        self.first = first
+        self.end = (first + len(headers)) * block_size  # tokens from the prompt's start
+        self.start: int | None = None  # tokens; None: no bytes are written yet
+        self._ways = ways
+        self._headers = headers
+        self._sources = sources
+        self._size = block_size
+        self._changed = changed
+        self._ended = ended
+        self._settled = settled
+        self._computed = first * block_size
+        self._lock = Lock()  # guards what follows
+        self._phase = _Phase.CLIMBING
+        self._transfer: Transfer | None = None
+        self._left: Lease | None = None  # what to release when no byte is written any more
+        self._climb = Climb(ways, headers, sources, Priority.WAITING, deadline, self._climbed)
+
+    @property
+    def identity(self) -> bytes:
+        """Of the scope it belongs to."""
+        return self._headers[0].identity
+
+    @property
+    def there(self) -> bool:
+        """Whether every byte is, and may be committed."""
+        return self._phase is _Phase.THERE
+
+    @property
+    def loading(self) -> bool:
+        """Whether bytes are being written into the request's blocks."""
+        return self._phase is _Phase.LOADING
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing comes any more."""
+        return self._phase is _Phase.OVER
+
+    def climb(self) -> None:
+        """Begin, on any thread."""
+        self._climb.start()
+
+    def advance(self, lease: Lease, computed: int) -> None:
+        """Begin to write into the own blocks of `lease`, whose first `computed` tokens are, if it is time to."""
+        self._computed = computed
+        if computed >= self.end:
+            self.give_up()
+        elif self._phase is _Phase.IN_HOST:
+            self._load(lease, max(self.first, -(-computed // self._size)))
+
+    def wait_layer(self, layer: int) -> bool:
+        """Wait for one layer's bytes; False: they will not come, or not in time."""
+        return self._transfer is not None and self._transfer.wait_layer(layer)
+
+    def wait(self) -> bool:
+        """Wait for every byte; False as above. Afterwards `there` says so, too."""
+        if self._transfer is None or not self._transfer.wait():
+            self.layered = False  # once was enough
+            return False
+        self._loaded(self._transfer)  # it may not have been told yet
+        return self.there
+
+    def take(self) -> Counter[TierName]:
+        """The request has committed what is `there`: tokens by the tier they came from."""
+        assert self.start is not None, "what is there was written somewhere"
+        with self._lock:
+            self._phase = _Phase.OVER
+        self._settled(self.end)
+        begin = self.start // self._size - self.first
+        found = Counter(self._sources[begin : self.end // self._size - self.first])
+        return Counter({tier: blocks * self._size for tier, blocks in found.items()})
+
+    def leave(self, lease: Lease) -> None:
+        """The request goes, and does not release its lease itself: this does, when no byte is written any more."""
+        with self._lock:
+            transfer = self._transfer if self._phase is _Phase.LOADING else None
+            if transfer is not None:
+                self._left = lease
+        if transfer is None:
+            self.give_up()
+            lease.release()
+        elif transfer.cancel(_PIECE_SECONDS):
+            lease.release()
+        else:
+            with suppress(LeaseReleasedError):
+                lease.abandon()
+
+    def give_up(self) -> bool:
+        """Nobody wants it any more, or it is late; from any thread. False: it is over already.
+
+        Where bytes are being written, that ends after the piece at work, and `over` says so.
+        """
+        with self._lock:
+            phase, transfer = self._phase, self._transfer
+            if phase not in (_Phase.LOADING, _Phase.OVER):
+                self._phase = _Phase.OVER
+        if phase is _Phase.LOADING and transfer is not None:
+            transfer.cancel(0.0)
+        if phase is _Phase.CLIMBING:
+            self.stuck = self._climb.cancel()
+        if phase in (_Phase.CLIMBING, _Phase.IN_HOST):
+            self._ended(self)
+        if phase not in (_Phase.LOADING, _Phase.OVER):
+            self._settled(self._computed)
+        return phase is not _Phase.OVER
+
+    def _climbed(self) -> None:
+        with self._lock:
+            if self._phase is not _Phase.CLIMBING:
+                return
+            self._phase = _Phase.IN_HOST
+        self._changed()
+
+    def _load(self, lease: Lease, block: int) -> None:
+        """Write what is in the host from `block` on, as far as there is no gap."""
+        begin = block - self.first
+        self.start = block * self._size
+        try:
+            blocks = lease.blocks[block : self.end // self._size]
+            job = HostToDevice(
+                self._ways.host, self._ways.device, self._headers[begin:], blocks, self._ways.up
+            )
+            if not self._begins(job.count):
+                job.finish(False)
+                return
+            self.end = (block + job.count) * self._size
+            self._transfer = self._ways.engine.submit(job, Priority.WAITING, self.deadline)
+        except TransferRefusedError:
+            self._over()
+        except Exception:
+            log.exception("blocks of a running request could not be brought up")
+            self._over()
+        else:
+            self._transfer.when_ended(self._loaded)
+
+    def _begins(self, blocks: int) -> bool:
+        """Whether it loads from now on: not without blocks, nor if it was given up since."""
+        if not blocks:
+            self._over()
+        with self._lock:
+            if self._phase is _Phase.IN_HOST:
+                self._phase = _Phase.LOADING
+            return self._phase is _Phase.LOADING
+
+    def _loaded(self, transfer: Transfer) -> None:
+        with self._lock:
+            if self._phase is not _Phase.LOADING:
+                return
+            self._phase = _Phase.THERE if transfer.done else _Phase.OVER
+            lease = self._left
+        if lease is not None:
+            lease.release()
+        self._ended(self)
+        if not transfer.done:
+            self._settled(self._computed)
+
+    def _over(self) -> None:
+        """It cannot begin to load."""
+        with self._lock:
+            over = self._phase is _Phase.OVER
+            self._phase = _Phase.OVER
+        if not over:
+            self._ended(self)
+            self._settled(self._computed)

@@ -1,0 +1,47 @@
+"""Both ends are worked on only where that is expected to be clearly sooner than the better pure way."""
+
+import pytest
+
+from cache_core.metrics import Moved, TierName
+from cache_core.tiered.estimates import Estimates
+
+BLOCK_BYTES, BLOCK = 1000, 4
+
+
+def measured(disk: float, prefill: float) -> Estimates:
+    """After many loads of that many seconds a block, and as many prefills; the way up from the host is free."""
+    made = Estimates(BLOCK_BYTES, BLOCK)
+    for blocks in (1, 10, 100) * 40:
+        for source, target, seconds in (("disk", "host", disk), ("host", "device", 1e-9)):
+            made.moved(moved(source, target, blocks, blocks * seconds))  # type: ignore[arg-type]
+        made.computed(blocks, blocks * BLOCK, blocks * prefill)
+    return made
+
+
+def moved(source: TierName, target: TierName, blocks: int, seconds: float) -> Moved:
+    return Moved("link", source, target, "waiting", "done", blocks * BLOCK_BYTES, 0.0, seconds)
+
+
+def test_where_both_take_as_long_they_share_the_work() -> None:
+    made = measured(1e-3, 1e-3).plan(["disk"] * 20, 0, overlap=True)
+    assert made.split == pytest.approx(10, abs=2)
+    assert made.seconds < 0.7 * made.best_pure
+
+
+def test_a_small_gain_is_not_worth_it() -> None:
+    made = measured(1e-3, 15e-3).plan(["disk"] * 20, 0, overlap=True)
+    assert (made.front, made.split) == (20, 20)
+    made = measured(15e-3, 1e-3).plan(["disk"] * 20, 0, overlap=True)
+    assert (made.front, made.split) == (0, 20)
+
+
+def test_without_overlap_only_a_front_is_loaded() -> None:
+    assert measured(1e-3, 1e-3).plan(["disk"] * 20, 0).split == 20
+
+
+def test_transfers_that_failed_or_went_down_are_not_measured() -> None:
+    made = Estimates(BLOCK_BYTES, BLOCK)
+    before = made.plan(["disk"] * 20, 0)
+    made.moved(Moved("link", "disk", "host", "waiting", "failed", BLOCK_BYTES, 0.0, 100.0))
+    made.moved(Moved("link", "host", "disk", "waiting", "done", BLOCK_BYTES, 0.0, 100.0))
+    assert made.plan(["disk"] * 20, 0) == before

@@ -1,0 +1,426 @@
+"""Blocks that come up into a running request's own blocks: right bytes, seen by nobody early, never in the way."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from cache_core import Lease
+from cache_core.load_or_recompute import Plan
+from cache_core.metrics import RecordingObserver
+from cache_core.tiered import Ask, OwnLoad, TieringOptions
+from cache_core.transfer import Priority, TransferRefusedError
+from tests.cache_core.tiered.faulty_files import FaultyFiles
+from tests.cache_core.tiered.world import BLOCK, World, until, world
+
+N = 6
+PROMPT = list(range(100, 100 + N * BLOCK + 1))
+IDS = np.array(PROMPT, dtype=np.int32)
+SLOW = TieringOptions(reserve_blocks=0, fetch_deadline=3600.0)
+
+
+def filled(folder: Path) -> None:
+    """A disk that holds the prompt."""
+    with world(folder) as it:
+        warm(it)
+
+
+def warm(it: World) -> None:
+    it.run(PROMPT)
+    it.run(PROMPT)
+    it.settle()
+
+
+def decides(it: World, front: int, split: int) -> None:
+    """From now on that many leading blocks are loaded first, and those from `split` on while the middle is computed."""
+
+    def plan(sources: list[str], start: int, overlap: bool = False) -> Plan:
+        n = len(sources)
+        return Plan(min(front, n), min(split, n) if overlap else n, n, 1.0, 2.0, 3.0)
+
+    it.tiers._estimates.plan = plan  # type: ignore[method-assign, assignment]
+
+
+class Request:
+    """One that computes block after block, and takes what came when it gets there."""
+
+    def __init__(self, it: World, scope: str = "default", ids: np.ndarray = IDS) -> None:  # type: ignore[type-arg]
+        self.it, self.scope, self.ids = it, scope, ids
+        self.ask: Ask | None = it.tiers.ask(ids, scope, alone=True)
+        self.lease: Lease | None = None
+        self.load: OwnLoad | None = None
+        self.computed_blocks = 0
+        self.came = 0  # tokens
+
+    def admit(self) -> None:
+        if self.ask is not None:
+            until(lambda: self.ask is None or not self.ask.waits)
+            self.load = self.ask.take_load()
+            self.ask.cancel()
+        self.lease = self.it.cache.acquire(self.ids, self.scope)
+        self.it.check(self.lease, self.scope)
+        self.lease.extend(self.ids[self.lease.matched :])
+
+    def step(self) -> bool:
+        """One block, if it may compute it. False: it has to wait."""
+        lease, load = self.lease, self.load
+        assert lease is not None
+        if load is not None:
+            load.advance(lease, lease.ready)
+            if load.there and lease.ready == load.start:
+                lease.commit(load.end)
+                self.came += load.take().total()
+                self.load = load = None
+                self.it.check(lease, self.scope)
+            elif load.over:
+                self.load = load = None
+        stops = load is not None and (load.loading or load.there) and load.start == lease.ready
+        if stops:
+            return False
+        end = min(lease.ready // BLOCK * BLOCK + BLOCK, len(self.ids))
+        if lease.ready < end:
+            self._compute(lease, end)
+        return True
+
+    def _compute(self, lease: Lease, end: int) -> None:
+        block = lease.ready // BLOCK
+        blocks, tokens = lease.blocks, lease.tokens
+        self.it.write(int(blocks[block]), tokens[:end], self.scope)
+        lease.commit(end)
+        self.computed_blocks += 1
+
+    def finish(self) -> None:
+        assert self.lease is not None
+        while self.lease.ready < len(self.ids):
+            if not self.step():
+                until(lambda: self.load is None or not self.load.loading)
+        self.it.check(self.lease, self.scope)
+        self.lease.release()
+
+    def leave(self) -> None:
+        assert self.lease is not None
+        if self.load is None:
+            self.lease.release()
+        else:
+            self.load.leave(self.lease)
+
+
+def nothing_held(it: World) -> bool:
+    stats = it.cache.stats()
+    return not (stats.leases or stats.leased or stats.filling)
+
+
+@contextmanager
+def held_transfers(it: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[Event]:
+    """While inside, whatever goes to the device stops before its first byte; the event is set when something does."""
+    write, go, reached = it.device.write_blocks, Event(), Event()
+
+    def slowly(*args: Any, **keywords: Any) -> None:
+        reached.set()
+        go.wait(20)
+        write(*args, **keywords)
+
+    monkeypatch.setattr(it.device, "write_blocks", slowly)
+    try:
+        yield reached
+    finally:
+        go.set()
+
+
+@pytest.mark.parametrize("split", [0, 1, 3, 5])
+def test_the_rear_comes_while_the_front_is_computed(split: int) -> None:
+    with world() as it:
+        warm(it)
+        it.cache.flush()
+        decides(it, 0, split)
+        request = Request(it)
+        request.admit()
+        request.finish()
+        assert (request.computed_blocks, request.came) == (split + 1, (N - split) * BLOCK)
+        it.settle()
+        assert nothing_held(it)
+        assert it.run(PROMPT) == N * BLOCK
+
+
+def test_nobody_finds_what_came_before_what_lies_before_it_is_ready(tmp_path: Path) -> None:
+    filled(tmp_path)
+    with world(tmp_path) as it:
+        decides(it, 0, 3)
+        request = Request(it)
+        request.admit()
+        assert request.lease is not None
+        until(lambda: _begun(request) and request.load is not None and request.load.there)
+        assert it.cache.match(IDS) == 0
+        assert request.step()
+        assert it.cache.match(IDS) == BLOCK
+        coming = it.cache.computing(IDS)
+        assert coming is not None
+        assert (
+            coming.owner is request.lease
+        )  # whoever needs it waits for the request, as for one that computes all
+        request.finish()
+        assert it.cache.match(IDS) == N * BLOCK
+
+
+def _begun(request: Request) -> bool:
+    assert request.load is not None
+    assert request.lease is not None
+    request.load.advance(request.lease, request.lease.ready)
+    return request.load.start is not None
+
+
+def test_where_computing_got_further_only_the_rest_is_loaded(tmp_path: Path) -> None:
+    filled(tmp_path)
+    files = FaultyFiles()
+    with world(tmp_path, files=files, options=SLOW) as it:
+        decides(it, 0, 2)
+        files.hang_reads = True
+        request = Request(it)
+        request.admit()
+        for _ in range(4):
+            assert request.step()  # past the split, as nothing is there yet
+        files.release.set()
+        files.hang_reads = False
+        until(lambda: _begun(request))
+        request.finish()
+        assert (request.computed_blocks, request.came) == (5, 2 * BLOCK)
+
+
+def test_what_comes_too_late_is_not_loaded(tmp_path: Path) -> None:
+    filled(tmp_path)
+    files = FaultyFiles()
+    with world(tmp_path, files=files, options=SLOW) as it:
+        decides(it, 0, 2)
+        files.hang_reads = True
+        request = Request(it)
+        request.admit()
+        request.finish()
+        assert (request.computed_blocks, request.came) == (N + 1, 0)
+        files.release.set()
+        it.settle()
+        assert nothing_held(it)
+
+
+def test_a_disk_that_hangs_holds_up_nobody_and_rests(tmp_path: Path) -> None:
+    filled(tmp_path)
+    files = FaultyFiles()
+    options = TieringOptions(reserve_blocks=0, fetch_deadline=0.05, rest=3600.0)
+    with world(tmp_path, files=files, options=options) as it:
+        decides(it, 0, 2)
+        files.hang_reads = True
+        request = Request(it)
+        request.admit()
+        until(lambda: request.load is None or request.load.over)
+        request.finish()
+        assert request.computed_blocks == N + 1
+        it.cache.flush()
+        assert it.tiers.prefetch(IDS) is None
+        files.release.set()
+
+
+def test_no_block_is_free_while_bytes_are_written_to_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with world(options=SLOW) as it:
+        warm(it)
+        it.cache.flush()
+        decides(it, 0, 2)
+        with held_transfers(it, monkeypatch) as reached:
+            request = Request(it)
+            request.admit()
+            request.step()
+            assert reached.wait(20)
+            request.leave()
+            assert it.cache.stats().filling >= N - 2
+            it.cache.check_integrity()
+            assert it.cache.computing(IDS) is None  # nobody waits for it
+        until(lambda: nothing_held(it))
+        it.settle()
+
+
+def test_who_leaves_between_two_pieces_has_left_when_it_returns() -> None:
+    with world(options=SLOW) as it:
+        warm(it)
+        it.cache.flush()
+        decides(it, 0, 0)
+        request = Request(it)
+        request.admit()
+        request.step()
+        request.leave()
+        assert nothing_held(it)
+
+
+@pytest.mark.parametrize("moment", ["asked", "answered", "admitted"])
+def test_a_request_that_is_cancelled_leaves_nothing(tmp_path: Path, moment: str) -> None:
+    filled(tmp_path)
+    files = FaultyFiles()
+    with world(tmp_path, files=files, options=SLOW) as it:
+        decides(it, 0, 2)
+        files.hang_reads = True
+        request = Request(it)
+        assert request.ask is not None
+        if moment != "asked":
+            assert files.hanging.wait(20)
+        if moment == "admitted":
+            request.admit()
+            request.step()
+            request.leave()
+        else:
+            request.ask.cancel()
+        until(lambda: nothing_held(it))
+        files.release.set()
+        it.settle()
+        assert nothing_held(it)
+
+
+def test_a_damaged_block_ends_what_comes(tmp_path: Path) -> None:
+    filled(tmp_path)
+    with world(tmp_path) as it:
+        decides(it, 0, 2)
+        headers = it.tiers._chains.headers("default", IDS)
+        request = Request(it)
+        until(lambda: request.ask is not None and not request.ask.waits)
+        it.settle_links()
+        it.tiers.host.delete([headers[4].key])
+        request.admit()
+        request.finish()
+        assert (request.computed_blocks, request.came) == (N + 1 - 2, 2 * BLOCK)
+
+
+def test_a_warm_front_is_waited_for_and_a_cold_rear_comes_meanwhile(tmp_path: Path) -> None:
+    filled(tmp_path)
+    with world(tmp_path) as it:
+        assert it.fetch(PROMPT[: 2 * BLOCK + 1])
+        it.cache.flush()
+        decides(it, 2, 4)
+        request = Request(it)
+        request.admit()
+        assert request.lease is not None
+        assert request.lease.matched == 2 * BLOCK
+        request.finish()
+        it.settle()
+        assert request.computed_blocks * BLOCK + request.came >= (N - 2) * BLOCK + 1
+        assert nothing_held(it)
+
+
+def test_a_purge_reaches_what_has_not_come_yet(tmp_path: Path) -> None:
+    filled(tmp_path)
+    with world(tmp_path) as it:
+        decides(it, 0, 2)
+        request = Request(it)
+        until(lambda: request.ask is not None and not request.ask.waits)
+        it.settle_links()
+        it.tiers.purge("default")
+        request.admit()
+        request.finish()
+        assert request.came == 0
+        assert nothing_held(it)
+
+
+@pytest.mark.parametrize("error", [TransferRefusedError("full"), RuntimeError("broken")])
+@pytest.mark.parametrize("way", [("disk", "host"), ("host", "device")])
+def test_a_way_that_refuses_or_breaks_costs_reuse_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: tuple[str, str], error: Exception
+) -> None:
+    filled(tmp_path)
+    with world(tmp_path) as it:
+        decides(it, 0, 2)
+        submit = it.tiers._engine.submit
+
+        def refuse(job: Any, priority: Priority, deadline: float | None = None) -> Any:
+            if (job.source, job.target) != way:
+                return submit(job, priority, deadline)
+            job.finish(False)
+            raise error
+
+        monkeypatch.setattr(it.tiers._engine, "submit", refuse)
+        request = Request(it)
+        request.admit()
+        request.finish()
+        assert request.computed_blocks == N + 1
+        it.settle()
+        assert nothing_held(it)
+
+
+def test_decisions_and_their_regret_are_told(tmp_path: Path) -> None:
+    filled(tmp_path)
+    seen = RecordingObserver()
+    with world(tmp_path, observer=seen) as it:
+        decides(it, 0, 2)
+        request = Request(it)
+        request.admit()
+        request.finish()
+        it.settle()
+    record = seen.record()
+    assert (record.decisions, record.decided_recompute) == (1, 2)
+    assert record.decided_load == {"disk": 4}
+    assert record.regret.count == 1
+
+
+def test_a_request_that_is_not_alone_takes_a_fetch(tmp_path: Path) -> None:
+    filled(tmp_path)
+    with world(tmp_path) as it:
+        decides(it, 0, 2)
+        ask = it.tiers.ask(IDS)
+        assert ask is not None
+        until(lambda: not ask.waits)
+        assert ask.take_load() is None
+
+
+def test_layer_by_layer_all_of_it_comes_into_the_requests_own_blocks() -> None:
+    with world(options=TieringOptions(reserve_blocks=0, layered=True)) as it:
+        warm(it)
+        it.cache.flush()
+        request = Request(it)
+        request.admit()
+        assert request.load is not None
+        assert request.load.layered
+        request.step()
+        assert [request.load.wait_layer(layer) for layer in range(3)] == [True] * 3
+        assert request.load.wait()
+        assert request.load.there
+        request.finish()
+        assert (request.computed_blocks, request.came) == (1, N * BLOCK)
+        assert it.run(PROMPT) == N * BLOCK
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    front=st.integers(0, N),
+    split=st.integers(0, N),
+    on_device=st.integers(0, N),
+    in_host=st.integers(0, N),
+    lost=st.integers(0, N),
+    steps=st.integers(0, 4),
+    leaves=st.booleans(),
+)
+def test_whatever_is_where_bytes_are_right_and_nothing_is_left_behind(
+    front: int, split: int, on_device: int, in_host: int, lost: int, steps: int, leaves: bool
+) -> None:
+    with world() as it:
+        warm(it)
+        it.cache.evict(N - on_device)
+        headers = it.tiers._chains.headers("default", IDS)
+        decides(it, min(front, split), split)
+        it.tiers.host.delete([header.key for header in headers[in_host:]])
+        request = Request(it)
+        if lost < N:
+            it.tiers.host.delete([headers[lost].key])
+        request.admit()
+        it.cache.check_integrity()
+        for _ in range(steps):
+            request.step()
+            it.cache.check_integrity()
+        if leaves:
+            request.leave()
+        else:
+            request.finish()
+        it.settle()
+        assert nothing_held(it)
+        it.run(PROMPT)
