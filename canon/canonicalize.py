@@ -9,7 +9,7 @@ from canon.policy import Policy
 from canon.requests import view_of
 from canon.requests.draft import Draft
 from canon.results import CanonResult, Finding
-from canon.rules import APPLY
+from canon.rules import APPLY, Apply
 
 if TYPE_CHECKING:
     from canon.memory import ConversationMemory
@@ -38,30 +38,46 @@ def canonicalize(
         PolicyError: no policy is called that.
     """
     chosen = Policy.named(policy) if isinstance(policy, str) else policy
-    view = view_of(body) if chosen.name != "off" else None
-    if view is None:
+    if chosen.name == "off":
         return CanonResult(body)
-    try:
-        context = RuleContext(view, chosen)
-        # Under `observe` nothing is sent as it is rewritten here, so there is nothing to remember.
-        if memory is not None and chosen.applies and chosen.acts("conversation_memory"):
-            version = chosen.rules_version
-            context.conversation = memory.open(view, scope=scope, session=session, rules_version=version)
-        return _run(body, context)
-    except (RecursionError, MemoryError) as error:
-        finding = Finding("canon", "", "too large", f"left alone: {type(error).__name__}")
-        return CanonResult(body, findings=(finding,))
+    view = view_of(body)
+    if view is None:
+        return CanonResult(body, findings=(Finding("canon", "", "not a request that canon knows"),))
+    context = RuleContext(view, chosen)
+    # Under `observe` nothing is sent as it is rewritten here, so there is nothing to remember.
+    if memory is not None and chosen.applies and chosen.acts("conversation_memory"):
+        version = chosen.rules_version
+        context.conversation = memory.open(view, scope=scope, session=session, rules_version=version)
+    return _run(body, context)
 
 
 def _run(body: dict[str, Any], context: RuleContext) -> CanonResult:
-    for rule, apply in APPLY.items():
-        if context.policy.runs(rule):
-            apply(context)
-    if context.conversation is None:
-        tail_note.place(context)
-    tail_note.settle(context)
+    steps: list[tuple[str, Apply]] = [
+        *((rule, apply) for rule, apply in APPLY.items() if context.policy.runs(rule)),
+        ("tail_note", _place_note),
+    ]
+    for name, step in steps:
+        if failure := _failure(step, context):
+            log.error("canon: the rule %s failed with %s; the request goes on unchanged", name, failure)
+            finding = Finding(name, "", "the rule failed", f"the request is left as it came: {failure}")
+            return CanonResult(body, findings=(*context.findings, finding))
     draft: Draft = context.draft
     applied = context.policy.applies and draft.changed
     return CanonResult(
         draft.body if applied else body, tuple(context.edits), tuple(context.findings), body_changed=applied
     )
+
+
+def _place_note(context: RuleContext) -> None:
+    if context.conversation is None:
+        tail_note.place(context)
+    tail_note.settle(context)
+
+
+def _failure(step: Apply, context: RuleContext) -> str:
+    """Runs one step. The name of the error, should it raise one; its message may show prompts, and stays here."""
+    try:
+        step(context)
+    except Exception as error:  # noqa: BLE001  A request must not fail for a rule that does.
+        return type(error).__name__
+    return ""

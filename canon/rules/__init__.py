@@ -8,8 +8,10 @@ from canon.context import RuleContext
 from canon.rules import (
     conversation_memory,
     dynamic_values,
+    json_in_text,
     json_parts,
     newlines,
+    property_order,
     schema_keywords,
     tool_order,
     unicode,
@@ -29,6 +31,8 @@ APPLY: Mapping[str, Apply] = MappingProxyType(
         volatile_headers.NAME: volatile_headers.apply,
         dynamic_values.NAME: dynamic_values.apply,
         json_parts.NAME: json_parts.apply,
+        json_in_text.NAME: json_in_text.apply,
+        property_order.NAME: property_order.apply,
         tool_order.NAME: tool_order.apply,
         conversation_memory.NAME: conversation_memory.apply,
     }

@@ -61,15 +61,19 @@ def _mark_text(lines: Sequence[str], guards: list[Guard | None], at: int) -> int
         at += 1
     if at < len(lines) and guards[at] in ("fence", "tagged", "markup", "quote"):
         return at  # it is delimited, and guarded already
-    guards[start:] = [guard or "content" for guard in guards[start:]]
+    guards[start:] = [_announced(guard) for guard in guards[start:]]
     return len(lines)
 
 
 def _mark_paragraph(lines: Sequence[str], guards: list[Guard | None], at: int) -> int:
     while at < len(lines) and lines[at].strip():
-        guards[at] = guards[at] or "content"
+        guards[at] = _announced(guards[at])
         at += 1
     return at
+
+
+def _announced(guard: Guard | None) -> Guard:
+    return "content" if guard in (None, "code", "indent") else guard
 
 
 def may_ask_for_form(line: str) -> bool:

@@ -149,3 +149,26 @@ def test_the_rules_of_tools_are_switched_one_by_one() -> None:
     result = canonicalize(request, policy=policy)
     assert result.body is request
     assert [(f.rule, f.path) for f in result.findings] == [("schema_keywords", "tools[z]")]
+
+
+PINS = Policy.named("full").with_rules({"property_order": "act"})
+
+
+def properties(request: dict[str, Any], memory: ConversationMemory | None) -> list[str]:
+    made = canonicalize(request, policy=PINS, memory=memory, scope="s").body["tools"][0]
+    return list(made["function"]["parameters"]["properties"])
+
+
+def test_properties_go_out_in_the_order_first_seen_if_that_is_asked_for() -> None:
+    memory = ConversationMemory()
+    inner = {"type": "object", "properties": {"q": {}, "p": {}}}
+    first = body(tool("f", type="object", properties={"z": inner, "a": {}}, required=["z"]))
+    swapped = {"type": "object", "properties": {"p": {}, "q": {}}}
+    second = body(tool("f", type="object", properties={"a": {}, "z": swapped}, required=["z"]))
+    assert properties(first, memory) == ["z", "a"]
+    assert properties(second, memory) == ["z", "a"]
+    made = canonicalize(second, policy=PINS, memory=memory, scope="s").body
+    assert spelled(made["tools"]) == spelled(first["tools"])
+    assert properties(second, None) == ["a", "z"]
+    assert spelled(canonicalize(second, policy="full", memory=memory, scope="s").body) == spelled(second)
+    assert properties(body(tool("g", type="object", properties={"a": {}, "z": {}})), memory) == ["a", "z"]
