@@ -43,16 +43,19 @@ def canonicalize(
     view = view_of(body)
     if view is None:
         return CanonResult(body, findings=(Finding("canon", "", "not a request that canon knows"),))
-    context = RuleContext(view, chosen)
-    # Under `observe` nothing is sent as it is rewritten here, so there is nothing to remember.
-    if memory is not None and chosen.applies and chosen.acts("conversation_memory"):
-        version = chosen.rules_version
-        context.conversation = memory.open(view, scope=scope, session=session, rules_version=version)
-    return _run(body, context)
+
+    def open_memory(context: RuleContext) -> None:
+        # Under `observe` nothing is sent as it is rewritten here, so there is nothing to remember.
+        if memory is not None and chosen.applies and chosen.acts("conversation_memory"):
+            version = chosen.rules_version
+            context.conversation = memory.open(view, scope=scope, session=session, rules_version=version)
+
+    return _run(body, RuleContext(view, chosen), open_memory)
 
 
-def _run(body: dict[str, Any], context: RuleContext) -> CanonResult:
+def _run(body: dict[str, Any], context: RuleContext, open_memory: Apply) -> CanonResult:
     steps: list[tuple[str, Apply]] = [
+        ("conversation_memory", open_memory),
         *((rule, apply) for rule, apply in APPLY.items() if context.policy.runs(rule)),
         ("tail_note", _place_note),
     ]
