@@ -79,6 +79,18 @@ class SamplingParams:
 
 
 @dataclass(frozen=True, slots=True)
+class Retention:
+    """Wishes for the prefix that a request leaves in the cache, its answer included. Seconds count from its end.
+
+    Each engine grants them within limits of its own, or has none; nothing fails where they are not granted.
+    """
+
+    pin_s: float = 0.0  # keep it for so long
+    ttl_s: float | None = None  # not used again by then, it goes before all others
+    priority: Literal[-1, 0, 1] = 0  # -1: it goes before all others; 1: after them
+
+
+@dataclass(frozen=True, slots=True)
 class GenerateRequest:
     """One request to one engine.
 
@@ -96,6 +108,7 @@ class GenerateRequest:
     reasoning: bool = True  # False: text between thinking tags is ordinary content
     starts_in_reasoning: bool = False  # True: the rendered prompt already ends inside an opened thinking tag
     body: Mapping[str, Any] = field(default_factory=dict)
+    retention: Retention | None = None  # None: no wish
     raw: bytes | None = None  # the bytes of `body` as they came; None: it was rewritten, and is written anew
 
 

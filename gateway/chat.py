@@ -16,6 +16,7 @@ from gateway.wire.answers import AnswerHead, StreamedAnswer, WholeAnswer
 from gateway.wire.chat_answer import WholeChat
 from gateway.wire.chat_body import ChatBody, check_chat, grammar, tool_options
 from gateway.wire.chat_stream import ChatStream
+from gateway.wire.extension import retention, without_extension
 from gateway.wire.sampling import sampling_params
 from gateway.wire.validation import unknown_names, validate
 
@@ -27,6 +28,7 @@ async def chat_job(incoming: Incoming, context: JobContext, record: RequestRecor
     record.ignored = unknown_names(chat)
     backend = context.served.find(chat.model)
     check_chat(chat, context.settings)
+    incoming = await context.threads.parse(incoming.size, partial(without_extension, incoming))
     able = backend.capabilities()
     sharing = memory_scope(able.model)
     sent = await canonical(incoming, "chat", able.model, context, record)
@@ -53,6 +55,7 @@ async def chat_job(incoming: Incoming, context: JobContext, record: RequestRecor
         starts_in_reasoning=prompt.starts_in_reasoning,
         body=body,
         raw=sent.raw,
+        retention=retention(chat.kvgate),
     )
     kept = sent.recording
     recorder = None if kept is None else AnswerRecorder(kept, WholeChat(head, logprobs=False))

@@ -16,6 +16,7 @@ from gateway.wire.answers import AnswerHead, StreamedAnswer, WholeAnswer
 from gateway.wire.completions_answer import WholeCompletion
 from gateway.wire.completions_body import DEFAULT_MAX_TOKENS, CompletionsBody, check_completions
 from gateway.wire.completions_stream import CompletionStream
+from gateway.wire.extension import retention, without_extension
 from gateway.wire.sampling import sampling_params
 from gateway.wire.validation import unknown_names, validate
 
@@ -27,6 +28,7 @@ async def completions_job(incoming: Incoming, context: JobContext, record: Reque
     record.ignored = unknown_names(wanted)
     backend = context.served.find(wanted.model)
     check_completions(wanted, context.settings)
+    incoming = await context.threads.parse(incoming.size, partial(without_extension, incoming))
     able = backend.capabilities()
     sharing = memory_scope(able.model)
     # Prompts are taken from `wanted`: no rule edits a raw prompt.
@@ -53,6 +55,7 @@ async def completions_job(incoming: Incoming, context: JobContext, record: Reque
             reasoning=False,
             body=sent.body,
             raw=sent.raw,
+            retention=retention(wanted.kvgate),
         )
         for index, ids in enumerate(encoded)
     ]

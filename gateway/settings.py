@@ -26,6 +26,7 @@ class GatewaySettings:
     max_in_flight: int = 1024  # requests being read, waiting or generating; more get 429
     max_buffered_bytes: int = 512 * MIB  # bodies of all requests in flight together; more get 429
     max_choices: int = 128  # prompts times n, in one request
+    longest_pin_s: float = 600.0  # how long a request may ask that its prefix is kept
     max_stops: int = 16  # stop strings in one request
     prompts_at_once: int = 8  # engine requests one completions request runs at the same time
     max_queued_events: int = 256  # events of one request read from the engine and not yet written

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from cache_core import Lease, OutOfBlocksError, PrefixCache
+from cache_core import Lease, OutOfBlocksError, PrefixCache, RetentionHints
 from cache_core.tiered import OwnLoad
 from engine_adapters.embedded.config import SchedulerLimits
 from engine_adapters.embedded.sequence import Sequence
@@ -115,8 +115,8 @@ class Scheduler:
             self._branches.arrived(sequence, self.running)
         self.waiting.append(sequence)
 
-    def remove(self, sequence: Sequence) -> None:
-        """Take a sequence out, wherever it is, and release its blocks."""
+    def remove(self, sequence: Sequence, hints: RetentionHints | None = None) -> None:
+        """Take a sequence out, wherever it is, and release its blocks; `hints` say how long they should stay cached."""
         if sequence in self.running:
             self.running.remove(sequence)
         if sequence in self.waiting:
@@ -124,7 +124,7 @@ class Scheduler:
         self._expected.pop(sequence, None)
         sequence.waits_for = sequence.follows = None
         self._below.left(sequence)
-        self._release(sequence)
+        self._release(sequence, hints)
 
     def plan(self) -> Plan:
         """Choose the next step. Every chunk's blocks are allocated when this returns."""
@@ -337,12 +337,12 @@ class Scheduler:
                 known, scope = sequence.known[:boundary], sequence.request.scope
                 states.keep(known, scope, sequence.state, sequence.flushes)
 
-    def _release(self, sequence: Sequence) -> None:
+    def _release(self, sequence: Sequence, hints: RetentionHints | None = None) -> None:
         sequence.state = None
         sequence.keep_at = []
         if sequence.lease is not None:
             if sequence.coming is None:
-                sequence.lease.release()
+                sequence.lease.release(hints)
             else:
                 sequence.coming.leave(sequence.lease)
             sequence.lease = sequence.coming = None

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from cache_core import InFlight, Lease
+from cache_core import InFlight, Lease, RetentionHints
 from cache_core.tiered import Ask, Fetch, OwnLoad, SeenBelow
 from engine_adapters.base import GenerateRequest, Tier
 from engine_adapters.embedded.output.detokenizer import IncrementalDetokenizer
@@ -68,6 +68,12 @@ class Sequence:
     def generated(self) -> int:
         """Tokens sampled so far."""
         return self.length - self.prompt_length
+
+    @property
+    def hints(self) -> RetentionHints | None:
+        """How long what it leaves should stay cached."""
+        wish = self.request.retention
+        return None if wish is None else RetentionHints(wish.pin_s, wish.ttl_s, wish.priority)
 
     @property
     def known(self) -> NDArray[np.int32]:

@@ -239,7 +239,7 @@ class StepLoop:
         job = self._jobs[sequence.request.request_id]
         sequence.finished = True
         self._queue(sequence, sequence.siblings)
-        self.scheduler.remove(sequence)
+        self.scheduler.remove(sequence, sequence.hints)
         del job.open[sequence.index]
         job.sink(last)
         if not job.open:

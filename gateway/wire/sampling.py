@@ -8,6 +8,7 @@ from pydantic import Field, field_validator
 from engine_adapters.base import GrammarSpec, SamplingParams
 from gateway.errors import invalid, unsupported
 from gateway.settings import GatewaySettings
+from gateway.wire.extension import KvgateFields, check_extension
 from gateway.wire.validation import WireModel
 
 _INT64 = 2**63
@@ -53,6 +54,7 @@ class SamplingFields(WireModel):
     prompt_logprobs: Any = None
     chat_template: Any = None
     tokenize: Any = None
+    kvgate: KvgateFields | None = None
 
     @field_validator("logit_bias")
     @classmethod
@@ -84,6 +86,7 @@ class SamplingFields(WireModel):
 
 def check_common(fields: SamplingFields, settings: GatewaySettings) -> None:
     """Refuse what no field's own range says; raises ApiError 400."""
+    check_extension(fields.kvgate, settings)
     if fields.stream_options is not None and not fields.stream:
         raise invalid("'stream_options' needs 'stream': true.", "stream_options")
     if len(fields.stop) > settings.max_stops:

@@ -2,6 +2,7 @@
 
 import itertools
 import queue
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -13,8 +14,8 @@ import torch
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from cache_core import BlockPool, PrefixCache
-from engine_adapters.base import FinishReason, GenerateRequest, SamplingParams, TokenLogprob
+from cache_core import BlockPool, PrefixCache, RetentionLimits
+from engine_adapters.base import FinishReason, GenerateRequest, Retention, SamplingParams, TokenLogprob
 from engine_adapters.embedded.config import SchedulerLimits
 from engine_adapters.embedded.engine import Engine
 from engine_adapters.embedded.job import Done, Output
@@ -100,10 +101,18 @@ class Harness:
     """Engine, cache and runner of one test; integrity is checked after every step."""
 
     def __init__(
-        self, runner: ModelRunner, tokenizer: Tokenizer, blocks: int, limits: SchedulerLimits
+        self,
+        runner: ModelRunner,
+        tokenizer: Tokenizer,
+        blocks: int,
+        limits: SchedulerLimits,
+        hint_limits: RetentionLimits | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.runner = WatchedRunner(runner)
-        self.cache = PrefixCache(BlockPool(blocks, BLOCK), copy_blocks=runner.kv.copy_blocks)
+        self.cache = PrefixCache(
+            BlockPool(blocks, BLOCK), copy_blocks=runner.kv.copy_blocks, limits=hint_limits, clock=clock
+        )
         self.violations: list[BaseException] = []
         self.states: HybridPrefixes | None = None
         if runner.state is not None:
@@ -120,14 +129,20 @@ class Harness:
         self._ids = itertools.count()
 
     def submit(
-        self, tokens: Sequence[int] | NDArray[np.int32], scope: str = "default", **sampling: Any
+        self,
+        tokens: Sequence[int] | NDArray[np.int32],
+        scope: str = "default",
+        retention: Retention | None = None,
+        **sampling: Any,
     ) -> Pending:
         params = SamplingParams(
             **({"temperature": 0.0, "max_tokens": 8, "logprobs": 0, "ignore_eos": True} | sampling)
         )
         pending = Pending(f"r{next(self._ids)}")
         ids = np.asarray(tokens, dtype=np.int32)
-        request = GenerateRequest(pending.id, "completions", "tiny", ids, params, scope=scope)
+        request = GenerateRequest(
+            pending.id, "completions", "tiny", ids, params, scope=scope, retention=retention
+        )
         self.engine.submit(request, pending.items.put, [None] * params.n)
         return pending
 
@@ -148,11 +163,13 @@ class Harness:
 
 
 @contextmanager
-def running(folder: Path, *, blocks: int = 256, limits: SchedulerLimits | None = None) -> Iterator[Harness]:
+def running(
+    folder: Path, *, blocks: int = 256, limits: SchedulerLimits | None = None, **cache_options: Any
+) -> Iterator[Harness]:
     """A harness over a model folder, stopped at the end; no integrity violation may have happened."""
     runner = ModelRunner.load(folder, device="cpu", num_blocks=blocks, block_size=BLOCK)
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-    harness = Harness(runner, tokenizer, blocks, limits or SchedulerLimits())
+    harness = Harness(runner, tokenizer, blocks, limits or SchedulerLimits(), **cache_options)
     try:
         yield harness
     finally:
