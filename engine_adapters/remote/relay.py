@@ -1,0 +1,107 @@
+"""The contract of engines behind HTTP, beside `EngineAdapter`: one request on, one answer back, accounted for."""
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from typing import Literal
+
+from engine_adapters.base import Health, ReuseReport, Tier
+
+Route = Literal["chat", "completions", "responses", "embeddings", "messages"]
+
+
+@dataclass(frozen=True, slots=True)
+class RelayRequest:
+    """One request as it goes to the engine."""
+
+    request_id: str
+    route: Route
+    body: bytes  # canonical JSON; the adapter may only add what it needs upstream (include_usage, salt, model name)
+    stream: bool
+    model: str  # the engine's own name for it
+    asks_usage: bool = (
+        True  # False: the client did not ask for usage in the stream, so its chunk must not reach it
+    )
+    salt: str | None = None  # keeps tenants apart where the engine takes one
+    headers: Mapping[str, str] = field(default_factory=dict)  # to send on: trace context, for example
+
+
+@dataclass(slots=True)
+class Account:
+    """What one relayed answer said of itself; complete when its bytes have ended. None means: it did not say."""
+
+    reuse: ReuseReport
+    completion_tokens: int | None = None
+    reasoning_tokens: int | None = None
+    finish: str | None = None  # the first choice's reason
+    first_token_at: float | None = None  # seconds of the monotonic clock: the first frame with content
+    ended: bool = False  # the answer came to its own end, and was not cut
+    error: str | None = None  # the kind of error where the engine sent one, never its text
+
+
+class RelayedAnswer(ABC):
+    """An engine's answer while it arrives."""
+
+    status: int
+    content_type: str
+    headers: Mapping[str, str]  # what may go to the client: retry-after and the like
+    account: Account
+
+    @abstractmethod
+    def chunks(self) -> AsyncIterator[bytes]:
+        """The body as it arrives, comments and keep-alives included; a frame is never held back for another.
+
+        Raises EngineFailureError when the engine dies in the middle.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteCapabilities:
+    """What was found out about an engine when it was registered. None: could not be found out."""
+
+    models: tuple[str, ...]
+    reports_reuse: bool | None
+    missing: tuple[
+        str, ...
+    ] = ()  # flags the engine must be started with to report more, each with what it brings
+    block_size: int | None = None  # tokens
+    context_length: int | None = None  # tokens
+    tiers: tuple[Tier, ...] = ()  # that it tells apart
+    takes_salt: bool | None = None
+    takes_token_ids: bool | None = None
+    kv_events: bool | None = None
+    version: str | None = None
+
+
+class RelayEngine(ABC):
+    """One engine behind HTTP. Used from one event loop."""
+
+    name: str
+
+    @abstractmethod
+    async def detect(self) -> RemoteCapabilities:
+        """Ask the engine what it is and can; raises EngineNotReadyError where it does not answer."""
+
+    @abstractmethod
+    def relay(self, request: RelayRequest) -> AbstractAsyncContextManager[RelayedAnswer]:
+        """Send one request on. Leaving the block early closes the connection, which cancels it in the engine.
+
+        Raises EngineNotReadyError or EngineFailureError where there is no answer at all.
+        """
+
+    @abstractmethod
+    async def counters(self) -> Mapping[str, float]:
+        """The engine's own counters, flat, with labels sorted into their names: `name{label="value"}`."""
+
+    @abstractmethod
+    async def health(self) -> Health:
+        """Whether the engine takes requests now."""
+
+    @abstractmethod
+    async def flush(self) -> None:
+        """Forget cached prefixes; raises UnsupportedByEngineError where the engine has no way to."""
+
+    @abstractmethod
+    async def aclose(self) -> None:
+        """Close all connections."""

@@ -1,0 +1,1 @@
+"""One row a request: what was reused, who said so, and what is not known."""
