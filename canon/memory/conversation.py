@@ -1,6 +1,6 @@
 """One conversation's part of the memory, opened for one request."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from canon.memory.answer import Answer
@@ -9,11 +9,14 @@ from canon.memory.participants import conversation_root, outline, sharing_root
 from canon.memory.records import (
     Pin,
     RecordedCalls,
+    Sent,
     SessionState,
     answer_digests,
     append,
     calls_from,
+    dump,
     pins_from,
+    sent_from,
     sessions_from,
 )
 from canon.memory.store import MemoryStore
@@ -30,8 +33,9 @@ _CALLS = 8
 class Conversation:
     """What was sent before in the conversation that a request continues.
 
-    `session` names the conversation, where a client says so: then a turn sent again is a retry. Without it, it may as
-    well be another conversation that began alike, and both notes are kept until the model's answers tell them apart.
+    `session` names the conversation, where a client says so: then a turn sent again is a retry. Without it, a first
+    turn may as well be another conversation's that began alike: both notes are kept until the model's answers tell
+    them apart.
     `needs_answers`: a note is repeated only in front of an answer that is known to have followed it.
     """
 
@@ -76,55 +80,56 @@ class Conversation:
             return text if first is None else first.decode("utf-8", "surrogatepass")
         return text
 
-    def pins(self, key: bytes) -> tuple[Pin, ...]:
-        return pins_from(self.store.get(_pin_key(key)))
+    def pins(self, turn: bytes) -> tuple[Pin, ...]:
+        """What a turn was sent with; `turn` stands for it without a note, and for all before it as it was sent."""
+        return pins_from(self.store.get(digest("pin", turn)))
 
-    def pin(self, key: bytes, pin: Pin) -> None:
-        """Keep what the newest turn was sent with."""
-        append(self.store, _pin_key(key), pin, pins_from, self._with_pin)
+    def pins_before(self, turn: bytes, answer: Answer) -> tuple[Pin, ...]:
+        """What a turn was sent with where the model answered so; more than one: it cannot be told."""
+        for each in answer_digests(answer):
+            if pins := pins_from(self.store.get(digest("pin before", turn, each))):
+                return pins
+        return ()
 
-    def _with_pin(self, pins: tuple[Pin, ...], pin: Pin) -> tuple[Pin, ...]:
-        if self._session:
-            return (pin,)
-        same = [other for other in pins if other.note == pin.note]
-        if same:
-            told = tuple(each for each in same[0].told if each in pin.told)
-            return (*(other for other in pins if other.note != pin.note), Pin(pin.note, told))
-        return (*pins, pin)[-_PINS:]
+    def answered(self, head: bytes) -> bool:
+        """Whether any answer is known to what `head` stands for."""
+        return self.store.get(_answer_key(head)) is not None
 
-    def followed(self, head: bytes, answer: Answer) -> bool | None:
-        """Whether the model answered so to what `head` stands for; None: no answer to it is known."""
-        if self.store.get(_answer_key(head)) is None:
-            return None
-        return any(self.store.get(digest("said", head, each)) is not None for each in answer_digests(answer))
+    def pin(self, turn: bytes, pin: Pin, *, again: bool) -> None:
+        """Keep what the newest turn is sent with.
+
+        `again`: all before it is known to be one conversation, so that if the turn was sent already, this is a retry.
+        """
+        keep = _instead if again or self._session else _with_note
+        append(self.store, digest("pin", turn), pin, pins_from, keep)
 
     def calls(self, head: bytes) -> tuple[RecordedCalls, ...]:
         """The calls that the model made in answers to what `head` stands for, the first ones first."""
         return calls_from(self.store.get(_answer_key(head)))
 
-    def record(self, head: bytes, answer: Answer) -> None:
-        """Keep what the model answered to what `head` stands for."""
-        for each in answer_digests(answer):
-            self.store.put(digest("said", head, each), b"")
-        append(self.store, _answer_key(head), RecordedCalls(answer.calls), calls_from, _with_calls)
-
-    def sent(self, tools: Sequence[str], head: bytes, *bodies: Mapping[str, Any]) -> None:
+    def sent(self, tools: Sequence[str], sent: Sent, *bodies: Mapping[str, Any]) -> None:
         """Keep what the next turn of this conversation asks for.
 
-        `bodies` are the request as it came and as it was sent, and `head` stands for what was sent, so that an
-        answer can be recorded under either.
+        `bodies` are the request as it came and as it was sent, so that an answer can be recorded under either.
         """
         if self._outline:
             state = SessionState(self.rules_version, tuple(tools))
             append(self.store, _session_key(self._outline[-1]), state, sessions_from, _with_session)
         for body in bodies:
-            self.store.put(self._body_key(body), head)
+            self.store.put(self._body_key(body), dump([sent]))
 
-    def head_of(self, body: Mapping[str, Any]) -> bytes:
-        """Stands for a request's conversation, as it was sent; `body` may be as it came or as it was sent."""
-        known = self.store.get(self._body_key(body))
-        if known is not None:
-            return known
+    def record(self, body: Mapping[str, Any], answers: Iterable[Answer]) -> None:
+        """Keep what the model answered to a request; `body` may be as it came or as it was sent."""
+        known = sent_from(self.store.get(self._body_key(body)))
+        head = bytes.fromhex(known[0].head) if known else self._head(body)
+        for answer in answers:
+            append(self.store, _answer_key(head), RecordedCalls(answer.calls), calls_from, _with_calls)
+            for sent in known:
+                for each in answer_digests(answer) if sent.turn else ():
+                    key = digest("pin before", bytes.fromhex(sent.turn), each)
+                    append(self.store, key, Pin(sent.note, sent.told), pins_from, _with_note)
+
+    def _head(self, body: Mapping[str, Any]) -> bytes:
         chain = self.chain(body)
         for item in items_of(self.kind, body):
             chain.add(item)
@@ -148,13 +153,21 @@ def _with_session(states: tuple[SessionState, ...], state: SessionState) -> tupl
     return (*(other for other in states if other != state), state)[-_SESSIONS:]
 
 
+def _instead(_: tuple[Pin, ...], pin: Pin) -> tuple[Pin, ...]:
+    return (pin,)
+
+
+def _with_note(pins: tuple[Pin, ...], pin: Pin) -> tuple[Pin, ...]:
+    """One pin for each note; what it says was told is what all that had this note were told."""
+    for other in pins:
+        if other.note == pin.note:
+            pin = Pin(pin.note, tuple(each for each in other.told if each in pin.told))
+    return (*(other for other in pins if other.note != pin.note), pin)[-_PINS:]
+
+
 def _with_calls(rows: tuple[RecordedCalls, ...], row: RecordedCalls) -> tuple[RecordedCalls, ...]:
     # The first ones stay: what was replayed once is replayed again.
     return rows if not row.calls or row in rows or len(rows) >= _CALLS else (*rows, row)
-
-
-def _pin_key(head: bytes) -> bytes:
-    return digest("pin", head)
 
 
 def _answer_key(head: bytes) -> bytes:

@@ -50,8 +50,4 @@ class ConversationMemory:
         view = view_of(body)
         if view is None:
             return
-        conversation = self.open(view, scope=scope, session=session)
-        head: bytes | None = None
-        for answer in answers_in(response):
-            head = head or conversation.head_of(body)
-            conversation.record(head, answer)
+        self.open(view, scope=scope, session=session).record(body, answers_in(response))

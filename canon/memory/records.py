@@ -13,8 +13,7 @@ from canon.memory.chain import digest, value_bytes
 from canon.memory.store import MemoryStore
 
 _TRIES = 5  # of a write that others get in between of
-_SURE_TAIL = 16  # characters that two answers must have in common at their ends to be taken for the same
-_TAIL = 64
+_TAIL = 32  # characters that two answers must have in common at their ends to be taken for the same
 
 Record = TypeVar("Record")
 
@@ -42,6 +41,16 @@ class SessionState:
     tools: tuple[str, ...]  # names in the order in which they were sent
 
 
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """What one request went out as."""
+
+    head: str  # hex; stands for its whole conversation
+    turn: str = ""  # hex; stands for its newest turn without a note; empty: it has none
+    note: str | None = None  # of the newest turn
+    told: tuple[str, ...] = ()
+
+
 def answer_digests(answer: Answer) -> list[bytes]:
     """Digests that a client's assistant turn shares with the answer it is, give or take what clients strip.
 
@@ -50,7 +59,7 @@ def answer_digests(answer: Answer) -> list[bytes]:
     text = answer.text.strip()
     calls = value_bytes([[call.name, call.meaning()] for call in answer.calls])
     digests = [digest("answer", text.encode("utf-8", "surrogatepass"), calls)]
-    if len(text) >= _SURE_TAIL:
+    if len(text) >= _TAIL:
         digests.append(digest("answer's end", text[-_TAIL:].encode("utf-8", "surrogatepass"), calls))
     return digests
 
@@ -65,6 +74,10 @@ def calls_from(data: bytes | None) -> tuple[RecordedCalls, ...]:
 
 def sessions_from(data: bytes | None) -> tuple[SessionState, ...]:
     return _read(data, lambda state: SessionState(int(state["rules_version"]), tuple(state["tools"])))
+
+
+def sent_from(data: bytes | None) -> tuple[Sent, ...]:
+    return _read(data, lambda it: Sent(it["head"], it["turn"], it["note"], tuple(it["told"])))
 
 
 def dump(records: Sequence[Any]) -> bytes:

@@ -10,8 +10,6 @@ from canon.requests.view import Kind
 Side = Literal["client", "model", "other"]  # client: user turns and tool results, which may carry a tail note
 
 _CLIENT_ROLES = frozenset({"user", "tool", "function"})
-_CLIENT_ITEMS = frozenset({"function_call_output", "custom_tool_call_output"})
-_MODEL_ITEMS = frozenset({"function_call", "custom_tool_call", "reasoning"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +61,8 @@ def _side(item: Any) -> Side:
     if not isinstance(item, dict):
         return "other"
     role, kind = item.get("role"), item.get("type")
-    if role == "assistant" or (role is None and kind in _MODEL_ITEMS):
-        return "model"
-    if isinstance(role, str) and role in _CLIENT_ROLES:
+    if isinstance(role, str):
+        return "model" if role == "assistant" else "client" if role in _CLIENT_ROLES else "other"
+    if isinstance(kind, str) and kind.endswith("_call_output"):
         return "client"
-    return "client" if role is None and kind in _CLIENT_ITEMS else "other"
+    return "model" if isinstance(kind, str) and (kind == "reasoning" or kind.endswith("_call")) else "other"

@@ -1,22 +1,24 @@
 """One request along its conversation: what was sent before is repeated, and what is new is kept."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from canon.context import RuleContext
-from canon.memory.answer import answer_of
-from canon.memory.call_replay import CallReplay
+from canon.memory.answer import Answer, answer_of
+from canon.memory.call_replay import RULE, CallReplay
 from canon.memory.chain import Chain, digest
 from canon.memory.conversation import Conversation
-from canon.memory.records import Pin
+from canon.memory.records import Pin, Sent
 from canon.memory.turns import turns_of
 from canon.requests.paths import Path
+from canon.results import Edit
 from canon.tail_note import compose, with_note
 
 
-def walk(context: RuleContext, conversation: Conversation) -> bytes:
+def walk(context: RuleContext, conversation: Conversation) -> Sent:
     """Replay notes and calls of earlier turns, place the newest turn's note, and pin it.
 
-    Returns what stands for the conversation as it is sent now.
+    Returns what it goes out as.
     """
     return _Walk(context, conversation).run()
 
@@ -28,21 +30,25 @@ class _Walk:
         self._draft = context.draft
         self._turns = turns_of(conversation.kind, self._draft.body)
         self._calls = CallReplay(context, self._turns)
+        self._sent = Sent("")
+        self._continues = (
+            False  # an earlier turn was answered, and it is known what each of those was sent with
+        )
         self._told: Sequence[str] = ()  # digests of the values that notes so far have told
 
-    def run(self) -> bytes:
+    def run(self) -> Sent:
         chain = self._conversation.chain(self._draft.body)
+        first = next((index for index, turn in enumerate(self._turns) if turn.side == "client"), 0)
         newest = self._context.view.newest_turn()
         for index, turn in enumerate(self._turns):
-            if turn.side == "client":
-                if turn.path == newest:
-                    self._tell(chain, turn.path)
-                else:
-                    self._repeat(chain, index)
+            if turn.path == newest:
+                self._tell(chain, turn.path)
+            elif turn.side == "client":
+                self._repeat(chain, index, first=index == first)
             chain.add(self._draft.get(turn.path))
             if turn.side == "client" and (end := self._end_of_answer(index + 1)) > index + 1:
                 self._calls.replay(index + 1, end, self._conversation.calls(chain.head))
-        return chain.head
+        return replace(self._sent, head=chain.head.hex())
 
     def _tell(self, chain: Chain, path: Path) -> None:
         """The newest turn: tell what the conversation does not know yet."""
@@ -50,39 +56,44 @@ class _Walk:
         values = {_digest(moved.text): moved.text for moved in self._context.moved}
         news = [text for value, text in values.items() if value not in self._told]
         note = compose(news) if news else None
-        self._conversation.pin(key, Pin(note, tuple(values)))
+        self._conversation.pin(key, Pin(note, tuple(values)), again=self._continues)
+        self._sent = Sent("", key.hex(), note, tuple(values))
         if note is not None:
             self._place(path, note)
 
-    def _repeat(self, chain: Chain, index: int) -> None:
+    def _repeat(self, chain: Chain, index: int, *, first: bool) -> None:
         """An earlier turn: send it with the note that it had."""
         item = self._draft.get(self._turns[index].path)
         pin = self._pin_of(chain, item, index)
+        if self._end_of_answer(index + 1) > index + 1:
+            self._continues = pin is not None and (first or self._continues)
         if pin is None:
             return
         self._told = pin.told
         if pin.note is not None:
-            self._place(self._turns[index].path, pin.note)
+            path = self._turns[index].path
+            self._place(path, pin.note)
+            self._context.edits.append(Edit(RULE, self._context.where(path), "", pin.note))
 
     def _pin_of(self, chain: Chain, item: object, index: int) -> Pin | None:
         """What the turn was sent with; None where nothing is known, or where it may have been one thing or another."""
-        pins = self._conversation.pins(chain.then(item))
-        if not pins:
+        conversation, turn = self._conversation, chain.then(item)
+        said = self._answer_behind(index)
+        if said is not None and (pins := conversation.pins_before(turn, said)):
+            return pins[0] if len(pins) == 1 else None
+        pins = conversation.pins(turn)
+        if len(pins) != 1 or conversation.needs_answers:
             return None
-        followed = [self._followed(chain, item, pin, index + 1) for pin in pins]
-        if len(pins) == 1 and followed[0] is None and not self._conversation.needs_answers:
-            return pins[0]
-        sure = [pin for pin, fits in zip(pins, followed, strict=True) if fits]
-        return sure[0] if len(sure) == 1 else None
+        note = pins[0].note
+        sent = item if note is None else with_note(item, note)
+        other = said is not None and conversation.answered(chain.then(sent))  # this is none of its answers
+        return None if other else pins[0]
 
-    def _followed(self, chain: Chain, item: object, pin: Pin, start: int) -> bool | None:
-        """Whether the model's turns from `start` on answered this turn with that note; None: nobody can say."""
-        end = self._end_of_answer(start)
-        if start == end:
+    def _answer_behind(self, index: int) -> Answer | None:
+        end = self._end_of_answer(index + 1)
+        if end == index + 1:
             return None
-        said = answer_of([self._draft.get(turn.path) for turn in self._turns[start:end]])
-        head = chain.then(item if pin.note is None else with_note(item, pin.note))
-        return self._conversation.followed(head, said)
+        return answer_of([self._draft.get(turn.path) for turn in self._turns[index + 1 : end]])
 
     def _place(self, path: Path, note: str) -> None:
         self._draft.set(path, with_note(self._draft.get(path), note))

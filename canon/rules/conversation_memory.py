@@ -14,8 +14,8 @@ def apply(context: RuleContext) -> None:
     conversation = context.conversation
     if conversation is None or not context.policy.acts(NAME):
         return
-    head = walk(context, conversation)
+    sent = walk(context, conversation)
     draft = context.draft
     names = [key for tool in context.view.tools() if (key := tool_key(tool)) is not None]
     bodies = [draft.original, draft.body] if draft.changed else [draft.body]
-    conversation.sent(names, head, *bodies)
+    conversation.sent(names, sent, *bodies)

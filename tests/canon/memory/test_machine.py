@@ -92,7 +92,9 @@ class Conversations(RuleBasedStateMachine):
     @rule(which=st.integers(0, 5), time=TIMES)
     def edit(self, which: int, time: int) -> None:
         client = self.clients[which % len(self.clients)]
-        client.history = [user("rewritten"), *client.history[1:]]
+        # Answers without text do not tell which of two conversations they are from once both begin alike.
+        alike = len(client.history) > 1 and client.history[1]["content"] is not None
+        client.history = [user("rewritten" if alike else f"rewritten {client.name}"), *client.history[1:]]
         client.sent = None
         client.random_ids = False  # what was recorded belongs to another history
         self.request(client, time)

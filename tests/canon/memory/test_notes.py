@@ -86,6 +86,48 @@ def test_a_retry_in_a_named_session_overwrites_the_last_turns_note_only() -> Non
     assert third["messages"][:4] == again["messages"]
 
 
+def test_a_later_turn_that_comes_again_is_a_retry_without_a_session_too() -> None:
+    memory = ConversationMemory()
+    first = send(memory, ONE, ["Time: 9"])
+    send(memory, TWO, ["Time: 10"])
+    again = send(memory, TWO, ["Time: 11"])
+    third = send(memory, [*TWO, assistant("2"), user("three")], ["Time: 12"])
+    assert third["messages"][:2] == first["messages"]
+    assert third["messages"][:4] == again["messages"]
+    assert "Time: 12" in texts(third, 4)
+
+
+def test_conversations_whose_beginnings_could_not_be_told_apart_are_not_later() -> None:
+    memory = ConversationMemory()
+    for _ in range(2):
+        for name in ("Ada", "Ben"):
+            send(memory, ONE, [f"User: {name}"])
+            send(memory, TWO, [f"User: {name}"])
+    third = send(memory, [*TWO, assistant("2"), user("three")], ["User: Ada"])
+    assert "Ben" not in str(third)
+
+
+def test_many_conversations_that_begin_alike_each_keep_their_notes() -> None:
+    memory = ConversationMemory(all_recorded=True)
+    names = [f"client {n}" for n in range(50)]
+    first = {name: send(memory, ONE, [f"User: {name}"]) for name in names}
+    for name in names:
+        memory.record(first[name], answer(f"Good morning, dear {name}"))
+    for name in names:
+        turns = [user("one"), assistant(f"Good morning, dear {name}"), user("two")]
+        second = send(memory, turns, [f"User: {name}"])
+        assert second["messages"][:2] == first[name]["messages"]
+
+
+def test_a_client_that_cuts_thinking_out_of_answers_keeps_its_notes() -> None:
+    memory = ConversationMemory(all_recorded=True)
+    said = "It is four, as far as I can see from here."
+    first = send(memory, ONE, ["Time: 9"])
+    memory.record(first, answer(f"<think>two and two</think>\n\n{said}"))
+    second = send(memory, [user("one"), assistant(said), user("two")], ["Time: 9"])
+    assert second["messages"][:2] == first["messages"]
+
+
 def test_scopes_models_sessions_and_users_know_nothing_of_each_other() -> None:
     for own, other in (
         ({"scope": "a"}, {"scope": "b"}),
