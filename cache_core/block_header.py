@@ -27,6 +27,7 @@ _KEY = struct.Struct("<16s32sI")
 KEY_BYTES = _KEY.size
 KEY_IDENTITY_BYTES = 16  # a key begins with that much of its identity's digest
 NO_NONCE = bytes(12)
+KV_GROUP = 0  # state group of plain keys and values
 
 Buffer = bytes | memoryview
 
@@ -80,7 +81,7 @@ class BlockHeader:
     parent: bytes  # chain hash [32] of the block before; the root hash for a first one
     own: bytes  # chain hash [32]
     tokens: bytes  # int32 ids, little-endian
-    group: int = 0  # state group: full attention, sliding window, recurrent state...
+    group: int = KV_GROUP  # state group: full attention, sliding window, recurrent state...
 
     @property
     def key(self) -> bytes:

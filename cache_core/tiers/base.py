@@ -32,6 +32,8 @@ class TierStats:
     read_bytes: int  # payload
     written_bytes: int  # payload, before any coding
     drops: Mapping[DropReason, int]
+    quantized: int = 0  # blocks written with a loss, within the bound
+    kept_exact: int = 0  # blocks written without one, since it would have been over the bound
 
 
 class Tier(ABC):
@@ -114,6 +116,11 @@ class TierCounters:
         with self._lock:
             self._counts.update(counts)
 
+    def note(self, outcome: str | None) -> None:
+        """One block came out like that, by its name in TierStats; None: nothing to count."""
+        if outcome is not None:
+            self.add(**{outcome: 1})
+
     def drop(self, reason: DropReason, blocks: int = 1) -> None:
         """That many blocks were not stored or not served."""
         if not blocks:
@@ -137,6 +144,8 @@ class TierCounters:
                 read_bytes=counts["read_bytes"],
                 written_bytes=counts["written_bytes"],
                 drops=dict(self._drops),
+                quantized=counts["quantized"],
+                kept_exact=counts["kept_exact"],
             )
 
 

@@ -1,4 +1,4 @@
-"""How a payload becomes the body that is stored, and back: int8, compression, encryption, each optional."""
+"""How a payload becomes the body that is stored, and back: 8-bit values, compression, encryption."""
 
 import os
 from dataclasses import dataclass
@@ -9,6 +9,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from cache_core.block_header import (
+    KV_GROUP,
     NO_NONCE,
     BadBlockError,
     BlockHeader,
@@ -44,7 +45,7 @@ class Codec:
         data: Buffer = payload
         coding: int = Coding.RAW
         nonce, item_size = NO_NONCE, self.item_size
-        small = self.quantization.encode(payload) if self.quantization is not None else None
+        small = self._small(header, payload)
         if small is not None:
             data, coding, item_size = small, Coding.QUANTIZED, 1
         if self.compression is not None:
@@ -56,6 +57,17 @@ class Codec:
             data = AESGCM(self.key).encrypt(nonce, header.tokens + data, bound(header))
             coding |= Coding.ENCRYPTED
         return Body(data, len(payload), coding, item_size, nonce)
+
+    def _small(self, header: BlockHeader, payload: memoryview) -> bytes | None:
+        # Other groups' states are of other types, and of a kind that adds up its errors over a whole answer.
+        wanted = self.quantization is not None and header.group == KV_GROUP
+        return self.quantization.encode(payload) if wanted and self.quantization is not None else None
+
+    def outcome(self, header: BlockHeader, body: Body) -> str | None:
+        """By its name in TierStats, what became of a block that was to be quantized; None: it was not to be."""
+        if self.quantization is None or header.group != KV_GROUP:
+            return None
+        return "quantized" if body.coding & Coding.QUANTIZED else "kept_exact"
 
     def decode(self, found: Envelope, body: Buffer, wanted: BlockHeader, out: memoryview) -> None:
         """Write the payload of a verified body to `out`.

@@ -1,20 +1,23 @@
-"""Lossy storage of cold blocks: int8 with a scale a group, used only where the error it makes is within a bound."""
+"""Lossy storage of cold blocks: one byte an element with a scale a group, only where the error is within a bound."""
 
 import struct
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cache_core.block_header import BadBlockError, DropReason
+from cache_core.tiers.float8 import LARGEST, from_float8, to_float8
 
 FloatType: TypeAlias = Literal["float32", "float16", "bfloat16"]
+Form: TypeAlias = Literal["int8", "fp8"]
 
-_TYPES: tuple[FloatType, ...] = ("float32", "float16", "bfloat16")
+_TYPES: tuple[FloatType, ...] = get_args(FloatType)
+_FORMS: tuple[Form, ...] = get_args(Form)
+_TOP: dict[Form, float] = {"int8": 127.0, "fp8": LARGEST}  # what a group's largest value becomes
 _ITEM_SIZES = {"float32": 4, "float16": 2, "bfloat16": 2}
-_HEAD = struct.Struct("<BxHI")  # type, group, elements
-_LEVELS = 127
+_HEAD = struct.Struct("<BBHI")  # type, form, group, elements
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,31 +25,44 @@ class Quantization:
     """How far stored values may be from the real ones.
 
     What comes back is not what was put, bit for bit. Whoever switches this on says so in the identity's state
-    format, so that exact and lossy blocks never mix.
+    format (`stated`), so that exact and lossy blocks never mix, nor those of two bounds.
+
+    int8 has even steps: the better one where the values of a group are alike. fp8 (e4m3) keeps four digits of
+    each value, small ones beside large ones included.
     """
 
     dtype: FloatType  # of the payload's elements
     max_error: float  # root mean square of the errors over that of the values, in each block
     group: int = 64  # neighbouring elements that share a scale
+    form: Form = "int8"
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.max_error < 1 or not 1 <= self.group < 1 << 16:
+            raise ValueError(f"an error of {self.max_error} in groups of {self.group} is no bound")
+
+    @property
+    def stated(self) -> str:
+        """What an identity's state format says about it."""
+        return f"{self.form} in groups of {self.group}, error {self.max_error!r} at most"
 
     def encode(self, payload: memoryview) -> bytes | None:
-        """The int8 form; None where the payload is not whole groups of finite floats, or the error too large."""
+        """The small form; None where the payload is not whole groups of finite floats, or the error too large."""
         values = _floats(payload, self.dtype)
         if values is None or not len(values) or len(values) % self.group or not np.isfinite(values).all():
             return None
         groups = values.reshape(-1, self.group)
-        scales = np.maximum(np.abs(groups).max(axis=1) / _LEVELS, np.finfo(np.float32).tiny)
-        levels = np.rint(groups / scales[:, None]).astype(np.int8)
-        if self._error(groups, levels, scales) > self.max_error:
+        scales = np.maximum(np.abs(groups).max(axis=1) / _TOP[self.form], np.finfo(np.float32).tiny)
+        levels = _levels(groups / scales[:, None], self.form)
+        if not self._error(groups, levels, scales) <= self.max_error:
             return None
-        head = _HEAD.pack(_TYPES.index(self.dtype), self.group, len(values))
+        head = _HEAD.pack(_TYPES.index(self.dtype), _FORMS.index(self.form), self.group, len(values))
         return b"".join((head, scales.astype("<f4").tobytes(), levels.tobytes()))
 
     def _error(
-        self, groups: NDArray[np.float32], levels: NDArray[np.int8], scales: NDArray[np.float32]
+        self, groups: NDArray[np.float32], levels: NDArray[np.uint8], scales: NDArray[np.float32]
     ) -> float:
         # measured on what a reader gets, the rounding to the payload's type included
-        back = _floats(memoryview(_bytes(levels * scales[:, None], self.dtype)), self.dtype)
+        back = _floats(memoryview(_bytes(_values(levels, scales, self.form), self.dtype)), self.dtype)
         assert back is not None
         wrong = np.square(back.reshape(groups.shape) - groups, dtype=np.float64).sum()
         total = np.square(groups, dtype=np.float64).sum()
@@ -54,20 +70,30 @@ class Quantization:
 
 
 def dequantized(data: memoryview) -> bytes:
-    """The payload of an int8 form.
+    """The payload of a small form.
 
     Raises:
         BadBlockError: UNDECODABLE.
     """
     if len(data) < _HEAD.size:
         raise BadBlockError(DropReason.UNDECODABLE)
-    kind, group, count = _HEAD.unpack(data[: _HEAD.size])
+    kind, form, group, count = _HEAD.unpack(data[: _HEAD.size])
     groups = count // group if group else 0
-    if kind >= len(_TYPES) or not groups or len(data) != _HEAD.size + groups * (4 + group):
+    known = kind < len(_TYPES) and form < len(_FORMS)
+    if not known or not groups or len(data) != _HEAD.size + groups * (4 + group):
         raise BadBlockError(DropReason.UNDECODABLE)
     scales = np.frombuffer(data, dtype="<f4", count=groups, offset=_HEAD.size)
-    levels = np.frombuffer(data, dtype=np.int8, offset=_HEAD.size + groups * 4).reshape(groups, group)
-    return _bytes(levels * scales[:, None], _TYPES[kind])
+    levels = np.frombuffer(data, dtype=np.uint8, offset=_HEAD.size + groups * 4).reshape(groups, group)
+    return _bytes(_values(levels, scales, _FORMS[form]), _TYPES[kind])
+
+
+def _levels(scaled: NDArray[np.float32], form: Form) -> NDArray[np.uint8]:
+    return to_float8(scaled) if form == "fp8" else np.rint(scaled).astype(np.int8).view(np.uint8)
+
+
+def _values(levels: NDArray[np.uint8], scales: NDArray[np.float32], form: Form) -> NDArray[np.float32]:
+    plain = from_float8(levels) if form == "fp8" else levels.view(np.int8).astype(np.float32)
+    return plain * scales[:, None]
 
 
 def _floats(payload: memoryview, dtype: FloatType) -> NDArray[np.float32] | None:

@@ -180,6 +180,7 @@ class StoreFolder(Tier):
 
     def _write(self, path: Path, header: BlockHeader, payload: memoryview) -> None:
         body = self.options.codec.encode(header, payload)
+        self._counters.note(self.options.codec.outcome(header, body))
         head = pack(header, body, mac_key=self.options.mac_key)
         for folder in (path.parent.parent, path.parent):  # `parents` would make the first one open to all
             folder.mkdir(mode=0o700, exist_ok=True)

@@ -95,7 +95,9 @@ class DiskTier(Tier):
         batch: list[tuple[int, Record]] = []
         size = 0
         for row in rows.values():
-            record = record_of(headers[row], self.options.codec.encode(headers[row], payloads[row]))
+            body = self.options.codec.encode(headers[row], payloads[row])
+            self._counters.note(self.options.codec.outcome(headers[row], body))
+            record = record_of(headers[row], body)
             if batch and size + record.length > self.options.segment_limit:
                 self._store(batch, stored, began)
                 batch, size = [], 0

@@ -11,6 +11,7 @@ from cache_core.block_header import BlockHeader, DropReason
 from cache_core.tiers.codec import Codec
 from cache_core.tiers.disk import DiskOptions
 from cache_core.tiers.errors import TierError
+from cache_core.tiers.quantize import Quantization
 from tests.cache_core.tiers.blocks import IDENTITY, SIZE, headers_of, opened, payload, put, rows, served
 
 CODECS = {
@@ -223,4 +224,24 @@ def test_a_cleared_tier_is_empty_and_takes_new_blocks(tmp_path: Path) -> None:
     tier.close()
     tier = opened(tmp_path)
     assert served(tier, headers_of(0, 5)) == 3
+    tier.close()
+
+
+@pytest.mark.parametrize("form", ["int8", "fp8"])
+def test_blocks_over_the_bound_are_stored_exactly_and_counted(tmp_path: Path, form: str) -> None:
+    bound = Quantization("float32", 0.03, form=form)  # type: ignore[arg-type]
+    tier = opened(tmp_path, codec=Codec(compression=1, quantization=bound))
+    headers = headers_of(0, 3)
+    smooth = np.random.default_rng(0).standard_normal((3, SIZE // 4)).astype(np.float32)
+    smooth[1, ::64] = 1e30  # the bytes of a block that no scale fits
+    smooth[1, 1::64] = np.nan
+    blocks = smooth.view(np.uint8)
+    assert tier.put(headers, blocks).all()
+    out = rows(3)
+    assert tier.get(headers, out).all()
+    assert (out[1] == blocks[1]).all()
+    off = np.square(out.view(np.float32)[[0, 2]] - smooth[[0, 2]]).mean(axis=1)
+    assert (off > 0).all()
+    assert (np.sqrt(off) <= 0.03 * np.sqrt(np.square(smooth[[0, 2]]).mean(axis=1))).all()
+    assert (tier.stats().quantized, tier.stats().kept_exact) == (2, 1)
     tier.close()
