@@ -9,32 +9,22 @@ import os
 import secrets
 import shutil
 import stat
-import threading
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
-from cache_core.block_header import (
-    KEY_IDENTITY_BYTES,
-    BadBlockError,
-    BlockHeader,
-    DropReason,
-    pack,
-    unpack,
-    verify,
-)
-from cache_core.metrics import CacheObserver, NullObserver
-from cache_core.tiers.base import BlockBytes, Mask, Tier, TierCounters, TierStats, buffers_of
+from cache_core.block_header import KEY_IDENTITY_BYTES, DropReason
+from cache_core.metrics import CacheObserver
+from cache_core.tiers.base import Mask, TierStats
 from cache_core.tiers.codec import Codec
 from cache_core.tiers.errors import PurgeFailedError, TierError
 from cache_core.tiers.files import Files, make_private, read_fully, reason_of, write_fully
+from cache_core.tiers.store import Record, StoreTier, require_secret
 
 _PART = ".part"
-_SLACK = 64 << 10  # bytes a file may be longer than a plain one: padding of a codec, token ids
 _PURGE_TRIES = 20  # writers elsewhere may still put a file into a folder that is being removed
 _ABANDONED = 3600.0  # seconds a part may be older than the newest file, by the clock of the file system
 
@@ -50,13 +40,12 @@ class StoreOptions:
     codec: Codec = field(default_factory=Codec)
 
     def __post_init__(self) -> None:
-        if len(self.mac_key) < 16:
-            raise ValueError("the MAC key of a shared store has at least 16 bytes")
+        require_secret(self.mac_key)
         if self.capacity_bytes < 1 or self.parallel < 1:
             raise ValueError("capacity and parallel are at least one")
 
 
-class StoreFolder(Tier):
+class StoreFolder(StoreTier):
     """Blocks in a folder shared with other processes, on this machine or on others."""
 
     def __init__(
@@ -67,55 +56,16 @@ class StoreFolder(Tier):
         Raises:
             TierError: it cannot be made or entered.
         """
+        super().__init__(options.codec, options.mac_key, options.parallel, observer)
         self.options = options
         self._files = files or Files()
-        self._observer = observer or NullObserver()
-        self._counters = TierCounters("store", self._observer)
-        self._pool = ThreadPoolExecutor(options.parallel, thread_name_prefix="kvgate-store")
-        self._purges: dict[bytes, int] = {}  # by identity: the number of its last purge
-        self._purge_count = 0
         try:
             make_private(options.folder)
         except OSError as error:
             raise TierError(f"{options.folder} cannot be used as a store: {error}") from error
 
-    def put(self, headers: Sequence[BlockHeader], blocks: BlockBytes) -> Mask:
-        payloads, began = buffers_of(blocks), self._purge_count
-        futures = [
-            self._pool.submit(self._put, header, payload, began)
-            for header, payload in zip(headers, payloads, strict=True)
-        ]
-        return np.array([future.result() for future in futures], dtype=np.bool_)
-
-    def get(self, headers: Sequence[BlockHeader], out: BlockBytes, timeout: float | None = None) -> Mask:
-        call = _Call(self._purge_count)
-        futures = [
-            self._pool.submit(self._get, call, row, header, target)
-            for row, (header, target) in enumerate(zip(headers, buffers_of(out), strict=True))
-        ]
-        done, late = wait(futures, timeout)
-        with call.lock:
-            call.over = True
-        for future in late:
-            future.cancel()
-        for future in done:
-            future.result()
-        served = np.zeros(len(headers), dtype=np.bool_)
-        for row in range(len(headers)):
-            reason = call.results.get(row, DropReason.SLOW)
-            served[row] = reason is None
-            if reason is DropReason.MISSING:
-                self._counters.add(misses=1)
-            elif reason is not None:
-                self._counters.drop(reason)
-        self._counters.add(hits=int(served.sum()), read_bytes=call.read_bytes)
-        return served
-
     def contains(self, keys: Sequence[bytes]) -> Mask:
         return np.array([self._path(key).exists() for key in keys], dtype=np.bool_)
-
-    def delete(self, keys: Sequence[bytes]) -> int:
-        return sum(self._unlink(self._path(key)) for key in keys)
 
     def touch(self, keys: Sequence[bytes]) -> None:
         for key in keys:
@@ -124,8 +74,7 @@ class StoreFolder(Tier):
 
     def purge(self, identity: bytes) -> int:
         """As every tier's. Other users of the folder must be told too: they may have blocks on their way."""
-        self._purge_count += 1
-        self._purges[identity] = self._purge_count
+        self._purge_begins(identity)
         found = 0
         folder = self.options.folder / _folder_name(identity)
         for _ in range(_PURGE_TRIES):
@@ -158,34 +107,18 @@ class StoreFolder(Tier):
     def stats(self) -> TierStats:
         return self._counters.snapshot(None, None, self.options.capacity_bytes, evicts=False)
 
-    def close(self) -> None:
-        self._pool.shutdown(wait=False, cancel_futures=True)
+    def _together(self, block_bytes: int) -> int:
+        return 1
 
-    def _put(self, header: BlockHeader, payload: memoryview, began: int) -> bool:
-        path = self._path(header.key)
-        try:
-            if path.exists():
-                return True
-            if not self._purged(header, began):
-                self._write(path, header, payload)
-            if self._purged(header, began):
-                self._unlink(path)
-                self._counters.drop(DropReason.PURGED)
-                return False
-        except OSError as error:
-            self._counters.drop(reason_of(error))
-            return False
-        self._counters.add(stored=1, written_bytes=len(payload))
-        return True
+    def _write(self, keys: Sequence[bytes], records: Sequence[Record]) -> list[DropReason | None]:
+        return [self._write_file(self._path(key), record) for key, record in zip(keys, records, strict=True)]
 
-    def _write(self, path: Path, header: BlockHeader, payload: memoryview) -> None:
-        body = self.options.codec.encode(header, payload)
-        self._counters.note(self.options.codec.outcome(header, body))
-        head = pack(header, body, mac_key=self.options.mac_key)
-        for folder in (path.parent.parent, path.parent):  # `parents` would make the first one open to all
-            folder.mkdir(mode=0o700, exist_ok=True)
+    def _write_file(self, path: Path, record: Record) -> DropReason | None:
+        head, body = record
         part = path.with_name(f"{path.name}.{secrets.token_hex(8)}{_PART}")
         try:
+            for folder in (path.parent.parent, path.parent):  # `parents` would make the first one open to all
+                folder.mkdir(mode=0o700, exist_ok=True)
             handle = self._files.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
             try:
                 write_fully(self._files, handle, memoryview(head), 0)
@@ -194,50 +127,32 @@ class StoreFolder(Tier):
             finally:
                 os.close(handle)
             part.rename(path)
-        except OSError:
-            self._unlink(part)
-            raise
-
-    def _get(self, call: "_Call", row: int, header: BlockHeader, out: memoryview) -> None:
-        reason: DropReason | None = None
-        path = self._path(header.key)
-        try:
-            record = self._read(path, len(out) + len(header.tokens) + _SLACK)
-            found = unpack(record)
-            body = record[found.header_bytes : found.header_bytes + found.body_bytes]
-            verify(found, body, header, self.options.mac_key)
-            with call.lock:
-                if call.over:
-                    return
-                self.options.codec.decode(found, body, header, out)
-                if self._purged(header, call.began):
-                    reason, out[:] = DropReason.PURGED, bytes(len(out))
-                else:
-                    call.read_bytes += len(out)
-            self.touch([header.key])
-        except BadBlockError as error:
-            reason = error.reason
-            if reason is not DropReason.WRONG_SIZE:  # whoever asks for another size is wrong, not the file
-                self._unlink(path)
         except OSError as error:
-            reason = reason_of(error)
-        with call.lock:
-            call.results[row] = reason
+            self._unlink(part)
+            return reason_of(error)
+        return None
 
-    def _read(self, path: Path, limit: int) -> memoryview:
-        # without O_NONBLOCK a pipe that somebody put there would hold this thread for ever
-        handle = self._files.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    def _read(self, keys: Sequence[bytes], limit: int) -> list[memoryview | DropReason]:
+        return [self._read_file(self._path(key), limit) for key in keys]
+
+    def _read_file(self, path: Path, limit: int) -> memoryview | DropReason:
         try:
-            status = os.fstat(handle)
-            if not stat.S_ISREG(status.st_mode) or status.st_size > limit:
-                raise BadBlockError(DropReason.FOREIGN)
-            record = memoryview(bytearray(status.st_size))
-            return record[: read_fully(self._files, handle, [record], 0)]
-        finally:
-            os.close(handle)
+            # without O_NONBLOCK a pipe that somebody put there would hold this thread for ever
+            handle = self._files.open(path, os.O_RDONLY | os.O_NONBLOCK)
+            try:
+                status = os.fstat(handle)
+                if not stat.S_ISREG(status.st_mode) or status.st_size > limit:
+                    self._unlink(path)
+                    return DropReason.FOREIGN
+                record = memoryview(bytearray(status.st_size))
+                return record[: read_fully(self._files, handle, [record], 0)]
+            finally:
+                os.close(handle)
+        except OSError as error:
+            return reason_of(error)
 
-    def _purged(self, header: BlockHeader, began: int) -> bool:
-        return self._purges.get(header.identity, 0) > began
+    def _discard(self, keys: Sequence[bytes]) -> int:
+        return sum(self._unlink(self._path(key)) for key in keys)
 
     def _path(self, key: bytes) -> Path:
         name = key[KEY_IDENTITY_BYTES:].hex()
@@ -250,17 +165,6 @@ class StoreFolder(Tier):
         except OSError:
             return False
         return there
-
-
-class _Call:
-    """What the reads of one `get` share. Nothing is copied out once it is over."""
-
-    def __init__(self, began: int) -> None:
-        self.began = began
-        self.over = False
-        self.lock = threading.Lock()
-        self.results: dict[int, DropReason | None] = {}  # by row; None: served
-        self.read_bytes = 0
 
 
 def _folder_name(identity: bytes) -> str:

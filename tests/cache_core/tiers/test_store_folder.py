@@ -2,18 +2,16 @@
 
 import errno
 import os
-import shutil
 import stat
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from cache_core.block_header import Body, DropReason, pack
-from cache_core.tiers.codec import Codec
+from cache_core.block_header import DropReason
+from cache_core.tiers.store import StoreTier
 from cache_core.tiers.store_folder import StoreFolder, StoreOptions
 from tests.cache_core.tiers.blocks import (
     IDENTITY,
@@ -21,14 +19,11 @@ from tests.cache_core.tiers.blocks import (
     SIZE,
     FaultyFiles,
     headers_of,
-    payload,
     put,
     rows,
     served,
 )
-
-KEY = b"m" * 32
-HEADERS = headers_of(0, 6)
+from tests.cache_core.tiers.store_contract import HEADERS, KEY, Place, StoreContract
 
 
 def store(folder: Path, files: FaultyFiles | None = None, **changes: Any) -> StoreFolder:
@@ -41,21 +36,31 @@ def files_in(folder: Path) -> list[Path]:
     return sorted(path for path in folder.rglob("*") if path.is_file())
 
 
-@pytest.mark.parametrize(
-    "codec", [Codec(), Codec(compression=1, key=b"k" * 32)], ids=["plain", "compressed and encrypted"]
-)
-@pytest.mark.parametrize("size", [1, SIZE, 10_001])
-def test_what_one_stores_another_reads(tmp_path: Path, codec: Codec, size: int) -> None:
-    one, other = store(tmp_path, codec=codec), store(tmp_path, codec=codec)
-    assert put(one, HEADERS, size) == len(HEADERS)
-    assert served(other, HEADERS, size) == served(other, HEADERS, size, timeout=60) == len(HEADERS)
-    assert served(other, headers_of(100, 2), size) == 0
-    assert (other.stats().hits, other.stats().misses, other.stats().drops) == (12, 2, {})
-    assert other.contains([HEADERS[0].key, b"?" * 52]).tolist() == [True, False]
-    assert other.delete([HEADERS[0].key, b"?" * 52]) == 1
-    assert served(one, HEADERS, size) == len(HEADERS) - 1
-    one.close()
-    other.close()
+class InFolder(Place):
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def open(self, **changes: Any) -> StoreFolder:
+        return store(self.folder, **changes)
+
+    def read(self, tier: StoreTier, key: bytes) -> bytes | None:
+        path = self._path(tier, key)
+        return path.read_bytes() if path.exists() else None
+
+    def write(self, tier: StoreTier, key: bytes, data: bytes) -> None:
+        self._path(tier, key).parent.mkdir(parents=True, exist_ok=True)
+        self._path(tier, key).write_bytes(data)
+
+    @staticmethod
+    def _path(tier: StoreTier, key: bytes) -> Path:
+        assert isinstance(tier, StoreFolder)
+        return tier._path(key)
+
+
+class TestContract(StoreContract):
+    @pytest.fixture
+    def place(self, tmp_path: Path) -> Place:
+        return InFolder(tmp_path)
 
 
 def test_files_are_for_their_owner_alone(tmp_path: Path) -> None:
@@ -63,51 +68,6 @@ def test_files_are_for_their_owner_alone(tmp_path: Path) -> None:
     modes = {stat.S_IMODE(path.stat().st_mode) for path in files_in(tmp_path)}
     folders = {stat.S_IMODE(path.stat().st_mode) for path in tmp_path.rglob("*") if path.is_dir()}
     assert (modes, folders) == ({0o600}, {0o700})
-
-
-def test_no_flipped_bit_is_served(tmp_path: Path) -> None:
-    tier = store(tmp_path)
-    put(tier, HEADERS[:1])
-    (file,) = files_in(tmp_path)
-    whole = file.read_bytes()
-    for bit in range(0, len(whole) * 8, 331):
-        data = bytearray(whole)
-        data[bit // 8] ^= 1 << bit % 8
-        file.write_bytes(data)
-        assert served(tier, HEADERS[:1]) == 0
-        assert not file.exists(), "a bad file makes room for a good one"
-    tier.close()
-
-
-def test_what_was_signed_with_another_key_or_none_is_forged(tmp_path: Path) -> None:
-    stranger = store(tmp_path, mac_key=b"x" * 32)
-    put(stranger, HEADERS[:1])
-    tier = store(tmp_path)
-    assert served(tier, HEADERS[:1]) == 0
-    body = payload(HEADERS[0])
-    path = tier._path(HEADERS[0].key)
-    path.write_bytes(pack(HEADERS[0], Body(body, SIZE)) + body)
-    assert served(tier, HEADERS[:1]) == 0
-    assert tier.stats().drops == {DropReason.FORGED: 2}
-
-
-def test_a_signed_block_under_another_name_is_not_served(tmp_path: Path) -> None:
-    tier = store(tmp_path)
-    put(tier, HEADERS)
-    first, second = (tier._path(header.key) for header in HEADERS[:2])
-    shutil.copy(first, second)
-    assert served(tier, HEADERS) == len(HEADERS) - 1
-    assert tier.stats().drops == {DropReason.WRONG_BLOCK: 1}
-
-
-def test_another_identitys_block_is_not_served(tmp_path: Path) -> None:
-    tier = store(tmp_path)
-    put(tier, HEADERS[:1])
-    twin = replace(HEADERS[0], identity=OTHER)
-    tier._path(twin.key).parent.mkdir(parents=True)
-    shutil.copy(tier._path(HEADERS[0].key), tier._path(twin.key))
-    assert not tier.get([twin], rows(1)).any()
-    assert tier.stats().drops == {DropReason.WRONG_IDENTITY: 1}
 
 
 def test_links_pipes_folders_and_endless_files_are_dropped(tmp_path: Path) -> None:
@@ -168,7 +128,6 @@ def test_a_purge_takes_one_identity_for_all_users(tmp_path: Path) -> None:
     assert served(one, theirs) == len(theirs)
     assert len(files_in(tmp_path)) == len(theirs)
     assert other.purge(IDENTITY) == 0
-    assert put(one, HEADERS) == served(other, HEADERS) == len(HEADERS), "a purge is no ban"
 
 
 def test_a_write_that_began_before_the_purge_is_not_stored_after_it(tmp_path: Path) -> None:
@@ -227,15 +186,3 @@ def test_writers_of_several_processes_do_not_disturb_each_other(tmp_path: Path) 
     assert [process.communicate(timeout=120)[0] for process in processes] == ["well\n"] * 3
     tier = store(tmp_path)
     assert served(tier, headers_of(900, 4)) == 4
-
-
-def test_a_short_key_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="16 bytes"):
-        store(tmp_path, mac_key=b"short")
-
-
-def test_a_store_that_others_share_is_not_cleared(tmp_path: Path) -> None:
-    tier = store(tmp_path)
-    assert put(tier, HEADERS) == len(HEADERS)
-    assert tier.clear() == 0
-    assert served(tier, HEADERS) == len(HEADERS)
