@@ -49,12 +49,17 @@ _UNSPACED = re.compile(
         if "\u2e80" <= word[0] <= "\ud7ff"
     )
 )
+_KNOWN = _COUNTED | _STATES | _UNITS
 _LONGEST = 160
 
 
-def starts_counter(word: str) -> bool:
-    """Could a counter begin with this word, in lower case?"""
-    return word in _COUNTED or word in _STATES or word in _UNITS
+def counter_words() -> frozenset[str]:
+    """Words that a counter can be written with."""
+    return _KNOWN
+
+
+def starts_unspaced_counter(text: str) -> bool:
+    return _UNSPACED.match(text) is not None
 
 
 def counter_at(text: str, start: int, stop: int) -> Value | None:
@@ -73,7 +78,7 @@ def counter_at(text: str, start: int, stop: int) -> Value | None:
             words.append("0")
         elif found.re is _UNSPACED or not found["mark"]:
             word = found[0].lower().replace("’", "'")
-            if not starts_counter(word):
+            if word not in _KNOWN:
                 return None
             words.append(word)
         elif found[0] in "/#:：%":

@@ -1,6 +1,6 @@
 """Blocks that print the state of a repository."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from canon.values.git import BLOCK, OPENING, SNAPSHOT, STATUS_LINE
 from canon.values.items import item_of
@@ -8,24 +8,24 @@ from canon.values.items import item_of
 _KINDS = frozenset(("branch", "revision", "user"))
 
 
-def mark_git_blocks(lines: Sequence[str], free: Sequence[bool]) -> list[int]:
+def mark_git_blocks(lines: Sequence[str], free: Callable[[int], bool]) -> list[int]:
     """The lines of such blocks. One begins with its title and has only lines that git prints, in one or more
     paragraphs; at the first other line it is over."""
     marked: list[int] = []
     at = 0
     while at < len(lines):
-        stop = _end(lines, free, at) if free[at] and OPENING.match(lines[at]) else at
+        stop = _end(lines, free, at) if free(at) and OPENING.match(lines[at]) else at
         marked += range(at, stop)
         at = max(stop, at + 1)
     return marked
 
 
-def _end(lines: Sequence[str], free: Sequence[bool], start: int) -> int:
+def _end(lines: Sequence[str], free: Callable[[int], bool], start: int) -> int:
     rest = lines[start].partition(":")[2].strip(" \t*_")
     if rest and not (SNAPSHOT.match(rest) or STATUS_LINE.match(rest)):
         return start
     end, at, titled = start + 1, start + 1, False
-    while at < len(lines) and free[at]:
+    while at < len(lines) and free(at):
         line = lines[at]
         if not line.strip():
             titled = False

@@ -7,11 +7,18 @@ from typing import NamedTuple
 from canon.values.clock_words import WORDS
 from canon.values.clocks import clock_at
 from canon.values.coordinates import coordinates_at
-from canon.values.counters import counter_at, starts_counter
+from canon.values.counters import counter_at, counter_words, starts_unspaced_counter
 from canon.values.git import git_at
 from canon.values.ids import id_at, minted_id
-from canon.values.label_words import CLOCK, COORDINATES, GIT, ID, PLACE, USER, ZONE
-from canon.values.labels import Label, label_at, starts_label
+from canon.values.label_words import CLOCK, COORDINATES, FAMILIES, GIT, ID, PLACE, USER, ZONE
+from canon.values.labels import (
+    Label,
+    filler_words,
+    label_at,
+    label_words,
+    starts_label,
+    starts_unspaced_label,
+)
 from canon.values.places import place_at
 from canon.values.users import user_at, zone_at
 from canon.values.value import Value
@@ -42,6 +49,21 @@ system server timestamp zeitstempel horodatage
 """
 )
 
+_MARKS = " \t-*•·+–#_`[(（【"
+_HEAD_LENGTH = 64  # characters in which a line's first word that means something must stand
+_TELLING = 60  # characters; a longer line is an item only if something in it tells a value
+_TOLD = re.compile(r"[\d:：=/]")
+_NUMBERED = re.compile(r"\d{1,3}[.)][ \t]")
+_DIGIT = re.compile(r"\d")
+_MINTED_HEAD = re.compile(r"[0-9A-Za-z][\w-]{24,}")
+# Words that can begin an item: True, they mean something; False, another word must follow that does.
+_HEADS: dict[str, bool] = {
+    **dict.fromkeys(WORDS, True),
+    **dict.fromkeys(counter_words(), True),
+    **dict.fromkeys(label_words(), True),
+    **dict.fromkeys(filler_words(), False),
+}
+
 _RECOGNIZERS: tuple[tuple[int, Callable[[str, int, int, Label], Value | None]], ...] = (
     (GIT, git_at),
     (ID, id_at),
@@ -69,21 +91,36 @@ class Item(NamedTuple):
 
 def may_hold_item(line: str) -> bool:
     """A cheap look at how a line begins; False: it holds no item."""
-    bare = line.lstrip(" \t-*•·+–#_`[(（【")
+    bare = line.lstrip(_MARKS)
+    word = bare.partition(" ")[0].rstrip(":,.;").lower()
+    if _HEADS.get(word) is None and word.isascii() and word.isalpha():
+        return False  # most lines of prose end here
     if not bare or len(line) > LONGEST:
         return False
+    return _begins_item(bare) and (len(bare) <= _TELLING or _TOLD.search(bare) is not None)
+
+
+def _begins_item(bare: str) -> bool:
     first = bare[0]
-    if first.isdigit() or "\u2e80" <= first <= "\ud7ff":
-        return True
-    found = _WORDS.match(bare)
-    if found is None:
-        return False
-    word = found[0].lower().replace("’", "'")
+    if first.isdigit():
+        return _NUMBERED.match(bare) is None
+    if "\u2e80" <= first <= "\ud7ff":
+        known = starts_unspaced_label(bare) or starts_unspaced_counter(bare)
+        return known or clock_at(bare, 0, len(bare)) is not None
+    for found in _WORDS.finditer(bare, 0, _HEAD_LENGTH):
+        means = _HEADS.get(found[0].lower().replace("’", "'"))
+        if means is not False:
+            return means is True or _MINTED_HEAD.match(bare) is not None
+    return _DIGIT.search(bare, 0, _HEAD_LENGTH) is not None
+
+
+def label_only(text: str) -> bool:
+    """Whether a title says by itself that what stands below it is of the moment."""
+    label = label_at(text, 0, len(text))
     return (
-        starts_label(word)
-        or starts_counter(word)
-        or word in WORDS
-        or bare[len(word) : len(word) + 1].isdigit()
+        label is not None
+        and label.end >= len(text)
+        and any(label.strong(1 << at) for at in range(len(FAMILIES)))
     )
 
 
@@ -134,6 +171,8 @@ def _clause(text: str, start: int, stop: int, later: bool) -> tuple[Value, int, 
 
 
 def _counter(text: str, start: int, stop: int) -> Value | None:
+    if _DIGIT.search(text, start, stop) is None:
+        return None
     tail = len(text[start:stop].rstrip(" \t*_`)]）】"))
     if whole := counter_at(text, start, start + tail):
         return whole

@@ -5,6 +5,7 @@ name something. So `Current date and time (UTC)` needs no entry of its own, and 
 """
 
 import re
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from canon.values.label_words import FAMILIES, FILLERS, JOINS, LEXICON, Entry
@@ -63,6 +64,22 @@ class Label(NamedTuple):
 def starts_label(word: str) -> bool:
     """Could a label begin with this word, in lower case?"""
     return word in LEXICON or word in FILLERS or word in JOINS
+
+
+def starts_unspaced_label(text: str) -> bool:
+    return _UNSPACED.match(text) is not None
+
+
+def label_words() -> Iterator[str]:
+    """Words that mean something in a label."""
+    return (word for word, entry in LEXICON.items() if entry.noun or entry.mark or entry.name)
+
+
+def filler_words() -> Iterator[str]:
+    """Words that say nothing by themselves."""
+    known = {word for word, entry in LEXICON.items() if not (entry.noun or entry.mark or entry.name)}
+    meaning = set(label_words())
+    return (word for word in known | FILLERS | JOINS if word not in meaning)
 
 
 def label_at(text: str, start: int, stop: int) -> Label | None:

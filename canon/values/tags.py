@@ -1,6 +1,7 @@
 """Tags of a prompt's own, such as `<env>`: which lines they enclose, and what may leave them."""
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
@@ -12,6 +13,7 @@ from canon.values.words import word_set
 # other    anything else, `<instructions>` for example
 TagKind: TypeAlias = Literal["state", "content", "other"]
 
+_DEEPEST = 8
 _OPEN = re.compile(r"[ \t]*<([A-Za-z_][\w.:-]{0,63})(?:[ \t][^<>]{0,200})?>[ \t]*$")
 _CLOSE = re.compile(r"[ \t]*</([A-Za-z_][\w.:-]{0,63})[ \t]*>[ \t]*$")
 _ELEMENT = re.compile(
@@ -79,21 +81,47 @@ def tag_kind(name: str) -> TagKind:
     return "state" if not _STATE.isdisjoint(words) else "other"
 
 
-def regions_of(lines: Sequence[str], skipped: Sequence[bool]) -> list[Region]:
-    """Regions, inner ones first. Lines that are skipped, in a fence for example, hold no tags."""
+def opens_region(line: str) -> bool:
+    """Whether the line is an opening tag of a block of state."""
+    found = _OPEN.match(line)
+    return found is not None and tag_kind(found[1]) == "state"
+
+
+class Regions:
+    """The regions of a text, inner ones first, and which of them are around each line."""
+
+    def __init__(self, lines: Sequence[str], skipped: Sequence[bool]) -> None:
+        """Lines that are skipped, in a fence for example, hold no tags."""
+        self.all = _regions_of(lines, skipped)
+        self._around: list[tuple[Region, ...]] = [()] * len(lines)
+        for region in self.all:
+            for at in range(region.first + 1, region.last):
+                self._around[at] = (*self._around[at], region)
+
+    def around(self, line: int) -> tuple[Region, ...]:
+        """The regions that the line is in, from the inside out; its own tags' is not among them."""
+        return self._around[line]
+
+
+def _regions_of(lines: Sequence[str], skipped: Sequence[bool]) -> list[Region]:
     regions: list[Region] = []
     opened: list[tuple[str, int]] = []
+    names: Counter[str] = Counter()
     for at, line in enumerate(lines):
         if skipped[at] or "<" not in line:
             continue
         if found := _OPEN.match(line):
             opened.append((found[1], at))
-        elif (found := _CLOSE.match(line)) and any(name == found[1] for name, _ in opened):
-            while True:
+            names[found[1]] += 1
+        elif (found := _CLOSE.match(line)) and names[found[1]]:
+            name = ""
+            while name != found[1]:
                 name, first = opened.pop()
-                if name == found[1]:
-                    break
-            regions.append(Region(first, at, name, tag_kind(name)))
+                names[name] -= 1
+            # What is nested deeper than people nest is data; so is all that is in it.
+            kind = tag_kind(name) if len(opened) < _DEEPEST else "content"
+            if len(opened) <= _DEEPEST:
+                regions.append(Region(first, at, name, kind))
     return regions
 
 

@@ -1,0 +1,87 @@
+"""What a line's surroundings say about it: lists of records stay, blocks of state leave as a whole."""
+
+import re
+from collections.abc import Sequence
+
+from canon.values.git_block import mark_git_blocks
+from canon.values.items import Item, item_of
+from canon.values.sheet import Sheet
+
+_DIGITS = re.compile(r"\d+")
+_HEADER = re.compile(r"[A-Z][A-Za-z-]*(?: [a-z]+)?: \S")  # the lines of a letter's or a record's head
+_STARTS = frozenset(("start", "started", "opened", "began"))
+_EDGE_KINDS = frozenset(("clock", "counter", "uuid", "ulid", "ksuid", "traceparent"))
+
+
+def mark_titled_values(sheet: Sheet) -> None:
+    """A value in the line below its label: `## Current time`, `2030-02-06 10:31`."""
+    for at, heading in enumerate(sheet.headings):
+        if heading is None or sheet.moves[at] or not sheet.plain(at):
+            continue
+        below = sheet.below(at)
+        if below is None or below - at > 2 or sheet.moves[below] or not sheet.plain(below):
+            continue
+        alone = heading.marked or below + 1 == len(sheet) or sheet.blank[below + 1]
+        item = item_of(f"{heading.title}: {sheet.strings[below].strip()}") if alone else None
+        if item and item.whole and item.sure:
+            sheet.move(at, item.kind)
+            sheet.move(below, item.kind)
+
+
+def mark_repository(sheet: Sheet) -> None:
+    for at in mark_git_blocks(sheet.strings, sheet.free):
+        sheet.move(at, "git status")
+
+
+def drop_records(sheet: Sheet) -> None:
+    """The same label over different values is a list of records or steps, not the state of the moment."""
+    seen: dict[tuple[object, ...], list[int]] = {}
+    for at, item in enumerate(sheet.items):
+        if item is not None and item.kind != "state" and item.labelled:
+            seen.setdefault(_record_key(item, sheet.strings[at]), []).append(at)
+    for places in seen.values():
+        if len({sheet.strings[at].strip() for at in places}) > 1:
+            for at in places:
+                sheet.stay(at)
+
+
+def _record_key(item: Item, string: str) -> tuple[object, ...]:
+    shape = _DIGITS.sub("0", string.strip()) if item.kind == "counter" else item.kind
+    return (item.words, shape)
+
+
+def promote_paragraphs(sheet: Sheet) -> None:
+    """Lines that could be of the moment are, in a paragraph where each line is and one is for sure."""
+    first = 0
+    for at in range(len(sheet) + 1):
+        if at == len(sheet) or sheet.blank[at]:
+            rows = [row for row in range(first, at) if sheet.headings[row] is None or sheet.moves[row]]
+            _promote(sheet, rows, any(sheet.moves[row] for row in rows))
+            first = at + 1
+
+
+def promote_blocks(sheet: Sheet) -> None:
+    """The same inside the tags of a block of state; where the block is the user's or the session's, none need be
+    for sure."""
+    for region in sheet.regions.all:
+        if region.kind == "state":
+            rows = sheet.rows(region.first + 1, region.last)
+            _promote(sheet, rows, region.personal or any(sheet.moves[at] for at in rows))
+
+
+def _promote(sheet: Sheet, rows: Sequence[int], sure: bool) -> None:
+    if sure and all(sheet.moves[at] or sheet.weak[at] for at in rows):
+        for at in rows:
+            sheet.move(at)
+
+
+def promote_edges(sheet: Sheet) -> None:
+    """A time of day, a counter or a minted id that is the first or the last line of the text."""
+    full = sheet.rows(0, len(sheet))
+    for at in dict.fromkeys((full[0], full[-1])) if full else ():
+        item = sheet.items[at]
+        if item is None or not sheet.weak[at] or item.kind not in _EDGE_KINDS:
+            continue
+        near = (each for each in (at - 1, at + 1) if 0 <= each < len(sheet))
+        if _STARTS.isdisjoint(item.words) and not any(_HEADER.match(sheet.strings[each]) for each in near):
+            sheet.move(at)

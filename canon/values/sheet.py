@@ -1,0 +1,140 @@
+"""A text on the way to being sorted: which of its lines leave, which could, and which stay."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from canon.text import Line
+from canon.values.headings import Heading, heading_of
+from canon.values.items import Item, item_of, may_hold_item
+from canon.values.pairs import is_pair, pairs_hold_value
+from canon.values.tags import Regions, attributes_of, element_of, is_personal, tag_kind
+
+_CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])|[_-]")
+
+
+@dataclass(frozen=True, slots=True)
+class Stay:
+    """A value that stays where it is: it is part of a sentence, or of content."""
+
+    offset: int
+    stop: int
+    kind: str
+    guarded: bool
+
+
+class Sheet:
+    """The lines of a text with what was found in each. Every list has an entry for each line."""
+
+    def __init__(self, text: str, lines: Sequence[Line]) -> None:
+        self.lines = lines
+        self.strings = [line.of(text) for line in lines]
+        self.blank = [not string.strip() for string in self.strings]
+        self.regions = Regions(self.strings, [line.guard not in (None, "tagged") for line in lines])
+        self.headings: list[Heading | None] = [heading_of(string) for string in self.strings]
+        self.items: list[Item | None] = [None] * len(lines)  # of lines that are nothing but an item
+        self.moves = [False] * len(lines)
+        self.weak = [False] * len(lines)  # leaves if its surroundings say so
+        self.kinds: dict[int, str] = {}  # of lines that leave
+        self.stays: list[Stay] = []
+        for at in range(len(lines)):
+            if not self.blank[at]:
+                self._classify(at)
+
+    def __len__(self) -> int:
+        return len(self.lines)
+
+    def plain(self, at: int) -> bool:
+        """Whether the line is prose, be it inside tags."""
+        return self.lines[at].guard in (None, "tagged") and self.free(at)
+
+    def free(self, at: int) -> bool:
+        """Whether the line may leave at all, if it is part of a block that does."""
+        guard, around = self.lines[at].guard, self.regions.around(at)
+        if guard == "tagged" and not around:
+            return False
+        return guard in (None, "tagged", "indent") and all(region.kind != "content" for region in around)
+
+    def move(self, at: int, kind: str | None = None) -> None:
+        item = self.items[at]
+        self.moves[at], self.weak[at] = True, False
+        if kind or item:
+            self.kinds.setdefault(at, kind or item.kind)  # type: ignore[union-attr]
+
+    def stay(self, at: int) -> None:
+        """The line stays after all, and what it holds is reported if it would have left."""
+        item = self.items[at]
+        if item is not None and self.moves[at]:
+            self._report(at, item, True)
+        self.kinds.pop(at, None)
+        self.moves[at] = self.weak[at] = False
+
+    def below(self, at: int) -> int | None:
+        """The next line that is not blank, if it is near."""
+        near = range(at + 1, min(at + 4, len(self)))
+        return next((each for each in near if not self.blank[each]), None)
+
+    def rows(self, first: int, stop: int) -> list[int]:
+        """The lines that are not blank."""
+        return [at for at in range(first, stop) if not self.blank[at]]
+
+    def _classify(self, at: int) -> None:
+        string = self.strings[at]
+        item = _item(string, any(region.personal for region in self.regions.around(at)))
+        if item is None:
+            return
+        free = self.plain(at) or self._is_lone_row(at)
+        if item.whole:
+            self.items[at] = item
+            self.weak[at] = free
+        if item.whole and item.sure and free:
+            self.move(at)
+        elif item.sure and item.labelled:
+            self._report(at, item, not free)
+
+    def _report(self, at: int, item: Item, guarded: bool) -> None:
+        _, start, stop = item.values[0]
+        offset = self.lines[at].start
+        self.stays.append(Stay(offset + start, offset + stop, item.kind, guarded))
+
+    def _is_lone_row(self, at: int) -> bool:
+        """Values between bars look like a row of a table, but a table has more than one."""
+        if self.lines[at].guard != "table" or self.strings[at].lstrip()[:1] == "|":
+            return False
+        near = (each for each in (at - 1, at + 1) if 0 <= each < len(self))
+        return all(self.lines[each].guard != "table" for each in near)
+
+
+def _item(string: str, personal: bool) -> Item | None:
+    if "<" in string:
+        return element_item(string)
+    if may_hold_item(string) and (item := item_of(string)) is not None and (item.whole or not personal):
+        return item
+    if personal and is_pair(string):
+        return Item(0, (("state", 0, len(string)),), True, False, True)
+    return None
+
+
+def element_item(string: str) -> Item | None:
+    """An element in one line, whose name is the label of its text: `<date>2030-09-05</date>`."""
+    if element := element_of(string):
+        name, inner = element
+        pairs = [(name, inner)]
+        if is_personal(name) and (kind := pairs_hold_value(inner)):
+            return _whole(kind, string)
+    elif attributes := attributes_of(string):
+        name, pairs = attributes
+        pairs = [(f"{name}_{label}", value) for label, value in pairs]
+    else:
+        return None
+    if tag_kind(name) == "content":
+        return None
+    items = [item_of(f"{_CAMEL.sub(' ', label)}: {value.strip()}") for label, value in pairs]
+    sure = [item for item in items if item and item.whole and item.sure]
+    if not sure or not (len(sure) == len(pairs) or tag_kind(name) == "state"):
+        return None
+    return _whole(sure[0].kind, string)
+
+
+def _whole(kind: str, string: str) -> Item:
+    return Item(0, ((kind, 0, len(string)),), True, True, True, (string.split(">")[0].split()[0],))
