@@ -39,11 +39,13 @@ ledna února března dubna května června července srpna září října listo
 """
 _FILLERS = """
 at on the of and in it is now um am den der dem das à a le la les el los las de del à il alle ore
-às as do da o op om te w o г года р року в год saat klockan kl den og och v ve
+às as do da o op om te w o р в год saat klockan kl den og och v ve
 """
 _HALVES = "am pm a.m p.m vormittags nachmittags abends morgens mittags"
 _UNITS = "uhr h hrs hours hour o'clock uur heures heure horas hora hs min s sec ч мин"
-_PARTS = "week kw cw quarter q day d year w semaine semana settimana woche unix epoch ms seconds milliseconds"
+_PARTS = """
+week kw cw quarter q day d year w semaine semana settimana woche unix epoch ms seconds milliseconds г года год року рік
+"""
 _ZONES = """
 z utc gmt cet cest eet eest wet west msk bst ist est edt cst cdt mst mdt pst pdt akst akdt hst jst kst aest aedt acst
 awst nzst nzdt sgt hkt pht wib brt art clt mez mesz time standard daylight summer winter local eastern central pacific
@@ -66,6 +68,9 @@ UNSPACED: dict[str, WordClass] = {
         ("午前", "午後", "上午", "下午", "中午", "凌晨", "早上", "晚上", "오전", "오후", "正午"), "half"
     ),
     **dict.fromkeys(("令和", "平成", "昭和", "民國", "民国", "西暦", "公元", "西元"), "era"),
+    **dict.fromkeys(
+        ("第", "週", "周", "주", "の", "は", "，", "、", "です", "입니다", "이다", "에요", "예요"), "filler"
+    ),
     **dict.fromkeys(("年", "月", "日", "號", "号", "年度", "년", "월", "일"), "part"),
     **dict.fromkeys(
         ("時", "时", "分", "秒", "点", "點", "時間", "头", "시", "분", "초", "整", "半", "刻", "元"), "unit"
@@ -73,7 +78,10 @@ UNSPACED: dict[str, WordClass] = {
     **dict.fromkeys(
         ("日本時間", "日本標準時", "北京时间", "北京時間", "台北時間", "中国标准时间", "标准时间"), "zone"
     ),
-    **dict.fromkeys(("第", "週", "周", "주", "の", "です", "は", "，", "、"), "filler"),
+    **dict.fromkeys(
+        ("第", "週", "周", "주", "の", "は", "，", "、"),
+        "filler",
+    ),
 }
 
 

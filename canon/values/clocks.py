@@ -12,7 +12,8 @@ from canon.values.clock_words import UNSPACED, WORDS
 
 # instant  a time of day, or seconds since 1970: changes while people wait
 # date     a whole date, a week, a month or a weekday: changes daily or more slowly
-Precision: TypeAlias = Literal["instant", "date"]
+# range    two of them: opening hours, or the same instant in two places
+Precision: TypeAlias = Literal["instant", "date", "range"]
 
 _LONGEST = 160  # characters of one date and time, with every name in full
 _TOKEN = re.compile(
@@ -22,6 +23,7 @@ _TOKEN = re.compile(
   | (?P<week>\d{4}-?W\d{1,2}(?:-\d)?)(?!\d)
   | (?P<time>\d{1,2}(?::|h(?=\d))\d{2}(?::\d{2}(?:[.,:]\d{1,9})?)?)(?!\d)
   | (?P<date>\d{1,4}(?P<mark>[./-])\d{1,2}(?P=mark)\d{2,4})(?!\d)
+  | (?P<era_date>[RHSMT]\d{1,2}[./]\d{1,2}[./]\d{1,2})(?!\d)
   | (?P<epoch>\d{10}(?:\.\d{1,9}|\d{3}|\d{6}|\d{9})?)(?![\d.])
   | (?P<offset>(?:UTC|GMT)?[+\u2212-]\d{1,2}(?::?\d{2})?)(?![\d:])
   | (?P<area>(?:Africa|America|Antarctica|Asia|Atlantic|Australia|Europe|Indian|Pacific|Etc)/[A-Za-z_/+-]+)
@@ -33,7 +35,7 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 _UNSPACED = re.compile("|".join(map(re.escape, sorted(UNSPACED, key=len, reverse=True))))
-_CHINESE_NUMBER = re.compile("[〇零一二三四五六七八九十廿卅元]{1,4}")
+_CHINESE_NUMBER = re.compile("[〇零一二两兩三四五六七八九十廿卅元]{1,4}")
 _WIDE = ("\u2e80", "\ud7ff")  # from the first CJK radical to the last Hangul syllable
 
 
@@ -44,6 +46,7 @@ class _Seen:
     numbers: int = 0
     months: int = 0
     weekdays: int = 0
+    short_weekdays: int = 0  # such as `do` and `so`, which are words as well
     units: int = 0
     parts: int = 0
     times: int = 0
@@ -51,11 +54,13 @@ class _Seen:
     halves: int = 0
 
     def precision(self) -> Precision | None:
+        if self.times > 1 or self.weekdays + self.short_weekdays > 1:
+            return "range"
         if self.times or (self.numbers and (self.halves or self.units)):
             return "instant"
-        if self.dates or self.weekdays or (self.numbers and (self.months or self.parts)):
+        if self.dates or self.weekdays:
             return "date"
-        return None
+        return "date" if self.numbers and (self.months or self.parts or self.short_weekdays) else None
 
 
 def clock_at(text: str, start: int, stop: int) -> tuple[int, Precision] | None:
@@ -100,7 +105,7 @@ def _number(kind: str, text: str, seen: _Seen) -> bool:
             seen.dates += 1
             seen.times += 1
             return kind == "compact" or text[0] in "12"
-        case "week" | "date":
+        case "week" | "date" | "era_date":
             seen.dates += 1
         case "time":
             seen.times += 1
@@ -114,9 +119,12 @@ def _number(kind: str, text: str, seen: _Seen) -> bool:
 def _word(found: re.Match[str], seen: _Seen) -> tuple[int, bool] | None:
     word = found[0].lower().replace("’", "'")
     kind = WORDS.get(word) or WORDS.get(word.rstrip("."))
-    if kind is None:
-        return None
-    _count(kind, seen)
+    if kind is None or found.string[found.end() : found.end() + 1] in (":", "="):
+        return None  # what follows a colon has a label of its own
+    if kind == "weekday" and len(word) < 4:
+        seen.short_weekdays += 1
+    else:
+        _count(kind, seen)
     return found.end(), kind != "filler"
 
 

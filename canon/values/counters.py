@@ -20,10 +20,11 @@ poging stap итерация шаг попытка 迭代 轮 輪 轮次 步骤 
 )
 _STATES = word_set(
     """
-left remaining used spent consumed usage progress budget remain elapsed übrig verbleibend verbleibende
-verbleibendes verbraucht genutzt verbrauch restant restants restante restantes utilisé utilisés utilisée
-utilisées usados usado usadas rimanenti usati resterend gebruikt осталось использовано 剩余 剩餘 已用
-已使用 使用量 用量 预算 預算 残り 使用済み 残 予算 남은 사용 예산
+reste restano quedan queda rimangono left remaining used spent consumed usage progress budget remain
+elapsed übrig verbleibend verbleibende verbleibendes verbraucht genutzt verbrauch restant restants
+restante restantes utilisé utilisés utilisée utilisées usados usado usadas rimanenti usati resterend
+gebruikt осталось использовано 剩余 剩餘 已用 已使用 使用量 用量 预算 預算 残り 使用済み 残 予算 남은
+사용 예산
 """
 )
 _UNITS = word_set(
@@ -31,12 +32,12 @@ _UNITS = word_set(
 token tokens iterations steps turns attempts rounds retries tries cycles messages message calls call
 requests request credits credit context window budget cost quota limit max maximum total overall seconds
 second minutes minute hours percent chars characters usd eur dollars cents session conversation so far
-current currently count number out of from and the is are have has you your you've in this for been now
-at about approximately ~ tool fenster kontext kontextfenster von noch schritte runden versuche budget du
-sie hast haben aktuelle aktueller nr sur de du il reste encore jetons étapes contexte tours essais
-utilisation quedan queda tokens pasos intentos uso contexto de rimangono passi di restam passos zijn nog
-van из токенов шагов попыток 上下文 窗口 令牌 个 個 次 第 共 的 已 还 還 剩 数 數 量 コンテキスト
-ウィンドウ トークン 回 目 数 の 中 回目 개 번 토큰 컨텍스트 의
+current currently count number out on time tours of from and the is are have has you your you've in this
+for been now at about approximately ~ tool fenster kontext kontextfenster von noch schritte runden
+versuche budget du sie hast haben aktuelle aktueller nr sur de du il reste encore jetons étapes contexte
+tours essais utilisation quedan queda tokens pasos intentos uso contexto de rimangono passi di restam
+passos zijn nog van из токенов шагов попыток 上下文 窗口 令牌 个 個 次 第 共 的 已 还 還 剩 数 數 量
+コンテキスト ウィンドウ トークン 回 目 数 の 中 回目 개 번 토큰 컨텍스트 의
 """
 )
 _WORD = re.compile(
@@ -96,6 +97,8 @@ def _counts(words: list[str]) -> bool:
     for at, word in enumerate(words):
         if word in _COUNTED and "0" in words[at + 1 : at + 4] and (several or "current" in words[:at]):
             return True
+    if words[:2] == ["this", "is"] and words[-1] == "0":
+        return not _COUNTED.isdisjoint(words)
     return "第" in words[:2] and "0" in words[:3] and not _COUNTED.isdisjoint(words)
 
 

@@ -7,7 +7,7 @@ from canon.values.words import word_set
 
 _TITLE = re.compile(r"[ \t]{0,3}(#{1,6})[ \t]+([^\n]{1,80}?)[ \t#]*$")
 _BOLD = re.compile(r"[ \t]*(?:\*\*|__)([^*_\n]{1,80})(?:\*\*|__)[ \t]*[:：]?[ \t]*$")
-_COLON = re.compile(r"[ \t]*(?:[-*•][ \t]+)?([^\n:：<>{}\"'`]{1,60})[:：][ \t]*$")
+_COLON = re.compile(r"[ \t]*(?:[-*•][ \t]+)?([^\n:：<>{}\"'`]{1,120})[:：][ \t]*$")
 _WORD = re.compile(r"[^\W\d_]+")
 _STATE = word_set(
     """
@@ -28,7 +28,7 @@ class Heading(NamedTuple):
 
 
 def heading_of(line: str) -> Heading | None:
-    if not line.strip() or len(line) > 100:
+    if not line.strip() or len(line) > 160:
         return None
     if found := _TITLE.match(line):
         title, level, marked = found[2].rstrip(":："), len(found[1]), True

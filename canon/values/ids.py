@@ -1,5 +1,7 @@
 """Ids of requests, sessions, traces and the like."""
 
+from itertools import pairwise
+
 from canon.values.label_words import ID
 from canon.values.labels import Label
 from canon.values.shapes import ID_END, MINTED_ID, TOKEN
@@ -19,7 +21,8 @@ def id_at(text: str, start: int, stop: int, label: Label) -> Value | None:
     word = text[start:end]
     if len(word) < _SHORTEST or is_placeholder(word) or not _looks_minted(word):
         return None
-    return Value("id", end, label.strong(ID) and label.joined)
+    sure = label.joined if label.strong(ID) else label.colon and _is_random(word)
+    return Value("id", end, sure)
 
 
 def minted_id(text: str, start: int, stop: int) -> Value | None:
@@ -37,3 +40,9 @@ def _looks_minted(word: str) -> bool:
     if any(c.isdigit() for c in word):
         return True
     return len(word) >= 16 and word not in (word.lower(), word.upper(), word.capitalize())
+
+
+def _is_random(word: str) -> bool:
+    """Letters and digits in turns, as in no name that a person gives."""
+    kinds = [char.isdigit() for char in word if char.isalnum()]
+    return len(word) >= 12 and sum(a != b for a, b in pairwise(kinds)) >= 4

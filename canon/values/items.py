@@ -20,15 +20,21 @@ from canon.values.labels import (
     starts_unspaced_label,
 )
 from canon.values.places import place_at
+from canon.values.shapes import URL
 from canon.values.users import user_at, zone_at
 from canon.values.value import Value
 from canon.values.words import word_set
 
 LONGEST = 400  # characters of a line that can be an item
 _MOST_CLAUSES = 8
-_HEAD = re.compile(r"[ \t]*(?:(?:[-*•·+–]|#{1,6})[ \t]+)?[*_`]*[\[(（【]?[*_`]*[ \t]*")
+# A list mark, a sign, a bracket, and words such as `Note:`.
+_HEAD = re.compile(
+    r"[ \t]*(?:(?:[-*•·+–]|#{1,6}|//|<!--)[ \t]+)?[\u2600-\u27bf\U0001f300-\U0001faff\ufe0f\u200d \t]*"
+    r"[*_`]*[\[(（【]?[*_`]*[ \t]*(?:(?:note|info|context|fyi|system|hinweis|nota|remarque)[*_]*:[*_]*[ \t]+)?",
+    re.IGNORECASE,
+)
 _QUOTES = re.compile(r"[ \t*_`'\"“”‘’「『\[(<]*")
-_TAIL = re.compile(r"[ \t.。!！;；,，)\]）】>*_`'\"“”‘’」』]*$")
+_TAIL = re.compile(r"[ \t.。!！;；,，)\]）】>*_`'\"“”‘’」』-]*$")
 _CONNECTOR = re.compile(
     r"[ \t'\"`”*_)\]）】」]*(?:[.,;|·•，；、。/—–-]+[ \t]*)?"
     r"(?:(?:and|und|et|y|e|ed|en|och|i|和|と)[ \t]+)?(?:\([ \t]*)?"
@@ -39,8 +45,11 @@ _NOW = re.compile(
     r"[ \t]*,?[ \t]*(?:right now|now|today|jetzt|heute|maintenant|ahora|adesso|agora|nu|сейчас|当地时间|现在)(?!\w)",
     re.IGNORECASE,
 )
+_FORMAT = word_set("yyyy mm dd hh ss yy mmm iso format utc h m s")
 _WORDS = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?")
 _TIME_VERBS = word_set("is it's ist est es son è sono é são jest är er は 是")
+_TIME_PHRASES = frozenset((("as", "of"), ("son", "las"), ("sono", "le"), ("é",), ("são", "as")))
+_JOINING = word_set("and it is at the et il est und es ist y son las e sono le à a um och er i и")
 # A date without a time of day is of the moment only if the label says whose present it is.
 _PRESENT = word_set(
     """
@@ -49,11 +58,12 @@ system server timestamp zeitstempel horodatage
 """
 )
 
-_MARKS = " \t-*•·+–#_`[(（【"
+_MARKS = " \t-*•·+–#_`[(（【/<!"
 _HEAD_LENGTH = 64  # characters in which a line's first word that means something must stand
 _TELLING = 60  # characters; a longer line is an item only if something in it tells a value
 _TOLD = re.compile(r"[\d:：=/]")
 _NUMBERED = re.compile(r"\d{1,3}[.)][ \t]")
+_NUMBER = re.compile(r"\d{1,4}(?!\w)")
 _DIGIT = re.compile(r"\d")
 _MINTED_HEAD = re.compile(r"[0-9A-Za-z][\w-]{24,}")
 # Words that can begin an item: True, they mean something; False, another word must follow that does.
@@ -62,6 +72,7 @@ _HEADS: dict[str, bool] = {
     **dict.fromkeys(counter_words(), True),
     **dict.fromkeys(label_words(), True),
     **dict.fromkeys(filler_words(), False),
+    **dict.fromkeys(("note", "info", "fyi", "hinweis", "nota", "remarque"), False),
 }
 
 _RECOGNIZERS: tuple[tuple[int, Callable[[str, int, int, Label], Value | None]], ...] = (
@@ -102,6 +113,9 @@ def may_hold_item(line: str) -> bool:
 
 def _begins_item(bare: str) -> bool:
     first = bare[0]
+    if first > "\u2600" and (sign := _HEAD.match(bare)) and sign.end():
+        bare = bare[sign.end() :] or " "
+        first = bare[0]
     if first.isdigit():
         return _NUMBERED.match(bare) is None
     if "\u2e80" <= first <= "\ud7ff":
@@ -207,27 +221,37 @@ def _clock(text: str, at: int, stop: int, label: Label, later: bool) -> Value | 
         return None
     found = clock_at(text, at, stop)
     if found is None:
-        if (
-            label.strong(CLOCK)
-            and label.joined
-            and (number := re.compile(r"\d{1,4}(?!\w)").match(text, at, stop))
-        ):
+        number = _NUMBER.match(text, at, stop) if label.strong(CLOCK) and label.joined else None
+        if number:
             return Value("date", number.end(), True)  # Current year: 2030
         return None
     end, precision = found
     if label.empty:
-        sure = precision == "instant" and (later or label.words[-1] in _TIME_VERBS)
+        sure = precision == "instant" and _states_time(label.words, later)
         return Value("clock", end, sure) if sure else None
-    if precision == "instant":
+    if precision == "instant" or (precision == "range" and label.strong(CLOCK)):
         return Value("clock", end, label.strong(CLOCK))
+    if precision == "range":
+        return None
     return Value("date", end, label.strong(CLOCK) and _PRESENT.isdisjoint(label.words))
 
 
 def _bare(text: str, start: int, stop: int) -> Value | None:
     if minted := minted_id(text, start, stop):
         return minted._replace(sure=False)
+    if url := URL.match(text, start, stop):
+        return Value("url", url.end(), False)
     found = clock_at(text, start, stop)
-    return Value("clock" if found[1] == "instant" else "date", found[0], False) if found else None
+    if found is None or found[1] == "range":
+        return None
+    return Value("clock" if found[1] == "instant" else "date", found[0], False)
+
+
+def _states_time(words: tuple[str, ...], later: bool) -> bool:
+    """`It is`, `Son las`, `as of`; behind another value `and` will do."""
+    if later and _JOINING.issuperset(words):
+        return True
+    return words[-1] in _TIME_VERBS or words in _TIME_PHRASES
 
 
 def _past_note(text: str, at: int, stop: int) -> int:
@@ -238,4 +262,8 @@ def _past_note(text: str, at: int, stop: int) -> int:
     if found is None:
         return at
     words = [word.lower() for word in _WORDS.findall(found[1])]
-    return found.end() if words and all(starts_label(word) or word in WORDS for word in words) else at
+    return (
+        found.end()
+        if words and all(starts_label(word) or word in WORDS or word in _FORMAT for word in words)
+        else at
+    )

@@ -36,13 +36,14 @@ delle alle o os as do da dos das em seu sua são no na het een van en op uw je w
 # Words that join a label to its value.
 JOINS = word_set(
     """
-is are was at in on ist sind lautet est sont es son è sono é são zijn jest är er は が 是 为 為 은 는 이
+is are was at in on ist sind lautet est sont es son è sono é são zijn jest är er shows は が 是 为 為 은
+는 이
 """
 )
 
 _NOUNS = {
     CLOCK: """
-started start began opened
+started start began opened generated rendered refreshed updated stand
 date time day datetime timestamp weekday month week year clock hour quarter moment dateandtime
 datum uhrzeit zeit tag wochentag zeitstempel monat jahr kalenderwoche uhr zeitpunkt
 heure jour horodatage mois semaine année
@@ -63,7 +64,8 @@ id ids uuid guid ulid ksuid identifier token nonce kennung identifiant
 identificador identificativo ид идентификатор 编号 編號 标识 標識 标识符 識別子 아이디 식별자
 """,
     PLACE: """
-directory dir folder path root url uri address endpoint port host server ip machine computer node
+directory dir folder path root scratchpad pod container instance vm worker sandbox url uri address
+endpoint port host server ip machine computer node
 verzeichnis ordner pfad adresse répertoire dossier chemin directorio carpeta ruta puerto cartella
 percorso porta
 diretório pasta caminho katalog каталог папка путь порт адрес
@@ -122,7 +124,7 @@ requisição sessie verzoek gebruiker сессии запроса сеанса �
     PLACE: """
 current working work workspace scratch temp temporary tmp project home sandbox preview container dev
 development debug
-debugger listening assigned forwarded proxy browser cdp vnc remote worker pod vm instance machine
+debugger assigned forwarded proxy browser cdp vnc remote worker pod vm instance machine
 primary additional
 local public private session runtime agent shell system tunnel repo repository checkout user user's
 users name
@@ -134,7 +136,7 @@ proyecto corrente lavoro temporanea atual trabalho temporário temporário huidi
 サンドボックス 현재 작업 임시 프로젝트
 """,
     GIT: """
-current git head main default base active checked aktueller actuelle actual 当前 當前 現在 主 현재 last
+current git head active checked aktueller actuelle actual 当前 當前 現在 主 현재 last
 latest
 """,
     USER: """
@@ -173,7 +175,7 @@ hostnaam servername computername machinename 作業ディレクトリ 工作目�
 """,
     GIT: "gitbranch currentbranch",
     USER: """
-username useremail userlocale userlocation currentuser locale
+username benutzername nutzername gebruikersnaam useremail userlocale userlocation currentuser locale
 用户名 用戶名 使用者名稱 ユーザー名 ユーザ名 사용자이름
 """,
     ZONE: "timezone zeitzone tijdzone 时区 時區 タイムゾーン 시간대",
@@ -187,11 +189,15 @@ longitudine
 # Words that belong to a label without saying anything more.
 _EXTRAS = {
     CLOCK: """
-seconds ms milliseconds iso stamp zone formatted pst edt est cet since utc gmt right nous 起 开始 開始
+seconds ms milliseconds iso stamp zone formatted last prompt pst edt est cet since utc gmt right nous 起
+开始 開始
 """,
     ID: "key",
-    PLACE: "running listening available reachable at on under name you're were located unter befindet",
-    GIT: "name hash checked out you're",
+    PLACE: """
+started launched running listening available reachable at on under name you're were located unter
+befindet
+""",
+    GIT: "main default base name hash checked out you're",
     USER: "speaking talking",
     ZONE: "utc gmt area",
 }

@@ -13,8 +13,12 @@ from canon.values.label_words import FAMILIES, FILLERS, JOINS, LEXICON, Entry
 _LONGEST = 96  # characters of a label
 _MOST_WORDS = 12
 _WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
-_BETWEEN = re.compile(r"[ \t_\-*/&`()（）#.,+]*")
-_SEPARATOR = re.compile(r"[ \t*_`\"'”)\]）]*(?:[:：=]|->|→)[ \t*_]*")
+_IN_PLACE = re.compile(
+    r"[ \t]+[A-Z][\w/'-]*(?:,?[ ][A-Z][\w-]*){0,2}(?=[ \t]*[:：=]|[ ](?:is|ist|est|es)[ ])"
+)
+_NOTE = re.compile(r"[ \t]*[(（][^()（）\n]{1,40}[)）](?=[*_ \t]*[:：=])")
+_BETWEEN = re.compile(r"(?:[ \t_\-*&`()（）#.,+]|(?<=\w)/)*")  # a slash behind a blank begins a path
+_SEPARATOR = re.compile(r"[ \t*_`\"'”)\]）]*(?:[:：=]|->|→|[—–](?=[ \t]))[ \t*_]*")
 _WIDE = ("\u2e80", "\ud7ff")
 _ALL = (1 << len(FAMILIES)) - 1
 _FILLER = Entry(_ALL, 0, 0, 0)
@@ -92,6 +96,12 @@ def label_at(text: str, start: int, stop: int) -> Label | None:
         if words and (separator := _SEPARATOR.match(text, at, limit)):
             at, colon = separator.end(), True
             break
+        if words and (note := _NOTE.match(text, at, limit)):
+            at = note.end()
+            continue
+        if words and words[-1] in ("in", "at", "for") and (place := _IN_PLACE.match(text, at, limit)):
+            at = place.end()
+            continue
         begins = at
         between = _BETWEEN.match(text, at, limit)
         at = between.end() if between else at

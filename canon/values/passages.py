@@ -3,6 +3,7 @@
 A passage is lines: items, with the heading that would otherwise head nothing and the tags that would enclose nothing.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -21,6 +22,8 @@ from canon.values.promotion import (
 from canon.values.sheet import Sheet, Stay, element_item
 from canon.values.tags import opens_region
 
+_LISTED = re.compile(r"[ \t]*(?:[-*•+]|\d{1,3}[.)])[ \t]|[^:：]{1,30}[:：][ \t]|[ \t]+\S")
+
 
 @dataclass(frozen=True, slots=True)
 class Passage:
@@ -37,7 +40,7 @@ def may_hold_passage(text: str) -> bool:
 
 
 def _may_begin_passage(line: str) -> bool:
-    if line[:1] == "<" or (line[:1] in " \t" and line.lstrip(" \t")[:1] == "<"):
+    if line.lstrip(" \t").startswith("<") and "<!--" not in line:
         return opens_region(line) or element_item(line) is not None
     if not may_hold_item(line):
         return False
@@ -56,6 +59,7 @@ def passages_of(text: str, lines: Sequence[Line]) -> tuple[list[Passage], list[S
     promote_paragraphs(sheet)
     promote_blocks(sheet)
     promote_edges(sheet)
+    _mark_regions(sheet)
     _mark_headings(sheet)
     _mark_regions(sheet)
     return _runs(sheet), sheet.stays
@@ -78,6 +82,9 @@ def _heads_nothing(sheet: Sheet, at: int) -> bool:
     heading, below = sheet.headings[at], sheet.below(at)
     if heading is None or below is None or not (heading.marked or below == at + 1):
         return False
+    tagged = {region.first: region.last for region in sheet.regions.all}
+    if not heading.marked and below in tagged:
+        return sheet.moves[tagged[below]]
     for each in range(below, len(sheet)):
         if sheet.blank[each]:
             if not heading.marked or heading.state:
@@ -85,6 +92,7 @@ def _heads_nothing(sheet: Sheet, at: int) -> bool:
         elif not sheet.moves[each]:
             other = sheet.headings[each]
             ends = heading.marked and other is not None and other.marked and other.level <= heading.level
+            ends = ends or (heading.state and _LISTED.match(sheet.strings[each]) is None)
             return each > below and (ends or sheet.strings[each].lstrip().startswith("</"))
     return True
 

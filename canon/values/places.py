@@ -10,14 +10,16 @@ _PID = frozenset(("pid", "ppid", "进程号", "進程號"))
 _PORT = word_set("port puerto porta порт 端口 埠 ポート 포트")
 _HOST = word_set(
     """
-hostname host server machine computer node computername machinename servername rechnername hostnaam ip
-address endpoint url uri 主机 主機 主机名 主機名 ホスト ホスト名 アドレス 地址 호스트이름 주소 adresse
-адрес
+hostname host pod container instance vm worker sandbox server machine computer node computername
+machinename servername rechnername hostnaam ip address endpoint url uri 主机 主機 主机名 主機名 ホスト
+ホスト名 アドレス 地址 호스트이름 주소 adresse адрес
 """
 )
 # Whose hosts may be called by any word.
 _NAMED = word_set(
-    "hostname host machine computer computername machinename rechnername 主机名 主機名 ホスト名 호스트이름"
+    """
+hostname host machine computer computername machinename rechnername 主机名 主機名 ホスト名 호스트이름
+"""
 )
 # Whose URLs are made anew for each session.
 _OWN = word_set(
@@ -31,8 +33,8 @@ local machine pod debug debugger proxy 沙盒 沙箱 サンドボックス
 def place_at(text: str, start: int, stop: int, label: Label) -> Value | None:
     words = label.words
     if not _PID.isdisjoint(words):
-        return _number("pid", text, start, stop, label.joined)
-    if not _PORT.isdisjoint(words) and (port := _number("port", text, start, stop, label.strong(PLACE))):
+        return _number("pid", text, start, stop, True)
+    if not _PORT.isdisjoint(words) and (port := _number("port", text, start, stop, _is_own_port(label))):
         return port
     if found := URL.match(text, start, stop):
         return Value("url", _end(found.end(), text), label.strong(PLACE) and not _OWN.isdisjoint(words))
@@ -41,6 +43,11 @@ def place_at(text: str, start: int, stop: int, label: Label) -> Value | None:
     if not _HOST.isdisjoint(words):
         return _host(text, start, stop, label)
     return None
+
+
+def _is_own_port(label: Label) -> bool:
+    """A port that is this session's; `The server is listening on port 8080` tells of a server."""
+    return label.strong(PLACE) or (label.colon and "listening" in label.words)
 
 
 def _number(kind: str, text: str, start: int, stop: int, sure: bool) -> Value | None:

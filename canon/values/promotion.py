@@ -76,12 +76,20 @@ def _promote(sheet: Sheet, rows: Sequence[int], sure: bool) -> None:
 
 
 def promote_edges(sheet: Sheet) -> None:
-    """A time of day, a counter or a minted id that is the first or the last line of the text."""
+    """A time of day, a counter or a minted id that is the first or the last line of the text, or a paragraph
+    of its own."""
     full = sheet.rows(0, len(sheet))
-    for at in dict.fromkeys((full[0], full[-1])) if full else ():
+    alone = [at for at in full if _is_paragraph(sheet, at)]
+    for at in dict.fromkeys((*full[:1], *full[-1:], *alone)):
         item = sheet.items[at]
         if item is None or not sheet.weak[at] or item.kind not in _EDGE_KINDS:
+            continue
+        if not (item.labelled or at in (full[0], full[-1])):
             continue
         near = (each for each in (at - 1, at + 1) if 0 <= each < len(sheet))
         if _STARTS.isdisjoint(item.words) and not any(_HEADER.match(sheet.strings[each]) for each in near):
             sheet.move(at)
+
+
+def _is_paragraph(sheet: Sheet, at: int) -> bool:
+    return sheet.blank[at - 1 : at] != [False] and sheet.blank[at + 1 : at + 2] != [False]

@@ -80,13 +80,14 @@ class Sheet:
 
     def _classify(self, at: int) -> None:
         string = self.strings[at]
-        item = _item(string, any(region.personal for region in self.regions.around(at)))
+        personal = any(region.personal for region in self.regions.around(at))
+        item = _item(string, personal)
         if item is None:
             return
         free = self.plain(at) or self._is_lone_row(at)
         if item.whole:
             self.items[at] = item
-            self.weak[at] = free
+            self.weak[at] = free and (item.kind != "name" or personal)  # a persona has a name as well
         if item.whole and item.sure and free:
             self.move(at)
         elif item.sure and item.labelled:
@@ -106,7 +107,7 @@ class Sheet:
 
 
 def _item(string: str, personal: bool) -> Item | None:
-    if "<" in string:
+    if "<" in string and "<!--" not in string:
         return element_item(string)
     if may_hold_item(string) and (item := item_of(string)) is not None and (item.whole or not personal):
         return item

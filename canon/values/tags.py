@@ -36,7 +36,10 @@ environnement sesion nutzer
 )
 # Whose pairs of key and value are all about the session or the user, whatever the key.
 _PERSONAL = word_set(
-    "env environment session user runtime device browser sandbox workspace umgebung nutzer environnement sesion"
+    """
+env environment session user runtime device browser sandbox workspace umgebung nutzer environnement
+sesion
+"""
 )
 _CONTENT = word_set(
     """

@@ -14,12 +14,13 @@ _LONGEST = 60
 
 def user_at(text: str, start: int, stop: int, label: Label) -> Value | None:
     sure = label.strong(USER) and label.joined
+    whose = bool((label.mark | label.name) & USER)
     if found := MAIL.match(text, start, stop):
         return Value("mail", found.end(), sure)
     if not _LOCALES.isdisjoint(label.words) and (found := LOCALE.match(text, start, stop)):
-        return Value("locale", found.end(), sure)
+        return Value("locale" if whose else "name", found.end(), sure)
     end = _name_end(text, start, stop, label.colon)
-    return Value("user", end, sure) if end else None
+    return Value("user" if whose else "name", end, sure) if end else None
 
 
 def zone_at(text: str, start: int, stop: int, label: Label) -> Value | None:

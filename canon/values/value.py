@@ -15,8 +15,10 @@ class Value(NamedTuple):
 
 # Words that stand where a value would: the line explains the value and does not give it.
 PLACEHOLDERS = word_set(
-    "required optional none unknown null nil string integer number text value here tbd n/a see use ask any auto "
-    "default required. optional. unknown. true false yes no"
+    """
+required optional none unknown null nil string integer number text value here tbd n/a see use ask any
+auto default required. optional. unknown. true false yes no
+"""
 )
 
 
