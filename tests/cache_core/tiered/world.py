@@ -15,7 +15,7 @@ from cache_core import BlockPool, Lease, OutOfBlocksError, PrefixCache
 from cache_core.device_tier import DeviceTier, LayerLayout
 from cache_core.identity import CacheIdentity, LayerShape
 from cache_core.metrics import CacheObserver
-from cache_core.tiered import TieredCache, TieringOptions
+from cache_core.tiered import StateOptions, TieredCache, TieringOptions
 from cache_core.tiers.base import Tier
 from cache_core.tiers.disk import DiskOptions, DiskTier
 from cache_core.tiers.files import Files
@@ -151,6 +151,7 @@ def world(
     options: TieringOptions | None = None,
     files: Files | None = None,
     on_ready: Callable[[], None] | None = None,
+    states: StateOptions | None = None,
     observer: CacheObserver | None = None,
     disk_bytes: int = 8 << 20,
     store: Path | None = None,
@@ -177,6 +178,7 @@ def world(
         options or TieringOptions(reserve_blocks=0),  # type: ignore[arg-type]
         observer=observer,
         on_ready=on_ready,
+        states=states,
     )
     tiers.computed(0, 1000, 3600.0)  # prefill is dear, so that whatever is found is worth loading
     try:
