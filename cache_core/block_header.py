@@ -14,6 +14,7 @@ from enum import Enum, IntEnum
 from crc32c import crc32c
 
 from cache_core.errors import CacheError
+from cache_core.state_groups import StateGroup
 from cache_core.tokens import TOKEN_BYTES
 
 MAGIC = b"KVGBLOCK"
@@ -27,7 +28,6 @@ _KEY = struct.Struct("<16s32sI")
 KEY_BYTES = _KEY.size
 KEY_IDENTITY_BYTES = 16  # a key begins with that much of its identity's digest
 NO_NONCE = bytes(12)
-KV_GROUP = 0  # state group of plain keys and values
 
 Buffer = bytes | memoryview
 
@@ -81,7 +81,7 @@ class BlockHeader:
     parent: bytes  # chain hash [32] of the block before; the root hash for a first one
     own: bytes  # chain hash [32]
     tokens: bytes  # int32 ids, little-endian
-    group: int = KV_GROUP  # state group: full attention, sliding window, recurrent state...
+    group: int = StateGroup.ATTENTION
 
     @property
     def key(self) -> bytes:

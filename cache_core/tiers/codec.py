@@ -9,7 +9,6 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from cache_core.block_header import (
-    KV_GROUP,
     NO_NONCE,
     BadBlockError,
     BlockHeader,
@@ -20,6 +19,7 @@ from cache_core.block_header import (
     Envelope,
     bound,
 )
+from cache_core.state_groups import StateGroup
 from cache_core.tiers.quantize import Quantization, dequantized
 from cache_core.tokens import TOKEN_BYTES
 
@@ -60,12 +60,12 @@ class Codec:
 
     def _small(self, header: BlockHeader, payload: memoryview) -> bytes | None:
         # Other groups' states are of other types, and of a kind that adds up its errors over a whole answer.
-        wanted = self.quantization is not None and header.group == KV_GROUP
+        wanted = self.quantization is not None and header.group == StateGroup.ATTENTION
         return self.quantization.encode(payload) if wanted and self.quantization is not None else None
 
     def outcome(self, header: BlockHeader, body: Body) -> str | None:
         """By its name in TierStats, what became of a block that was to be quantized; None: it was not to be."""
-        if self.quantization is None or header.group != KV_GROUP:
+        if self.quantization is None or header.group != StateGroup.ATTENTION:
             return None
         return "quantized" if body.coding & Coding.QUANTIZED else "kept_exact"
 

@@ -7,7 +7,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cache_core.block_header import BlockHeader, header_size
+from cache_core.block_header import (
+    KEY_IDENTITY_BYTES,
+    BlockHeader,
+    Body,
+    DropReason,
+    header_size,
+    pack,
+    unpack,
+)
 from cache_core.state_groups import StateGroup
 from cache_core.tiered import TieringOptions
 from cache_core.tiers.base import BlockBytes, Mask
@@ -238,6 +246,24 @@ def flip(file: Path, at: int, dice: random.Random) -> None:
     content = bytearray(file.read_bytes())
     content[at] ^= 1 << dice.randrange(8)
     file.write_bytes(content)
+
+
+def test_machines_share_states_through_a_store_that_only_they_can_sign(tmp_path: Path) -> None:
+    with hybrid_world(store=tmp_path, blocks=32) as world:
+        warmed(world, PROMPT, LONG)
+        key = world.keys(LONG, StateGroup.RECURRENT)[-1]
+    with hybrid_world(store=tmp_path, blocks=32) as other:
+        other.fetch(LONG)
+        assert other.run(LONG) == 80
+    (file,) = tmp_path.rglob(key[KEY_IDENTITY_BYTES:].hex())
+    record = file.read_bytes()
+    found = unpack(record)
+    body = Body(bytes(ROW), ROW)
+    file.write_bytes(pack(found.header, body, mac_key=b"some other key of theirs") + bytes(ROW))
+    with hybrid_world(store=tmp_path, blocks=32) as other:
+        other.fetch(LONG)
+        assert other.run(LONG) == 0
+        assert other.it.tiers.stats()["store"].drops == {DropReason.FORGED: 1}
 
 
 def test_a_flipped_bit_in_host_memory_is_never_handed_out() -> None:
