@@ -1,7 +1,7 @@
 """Tool calls of earlier turns given back as the model wrote them."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from canon.context import RuleContext
 from canon.memory.answer import Answer, CallPlace, calls_in, result_ids_in
@@ -23,13 +23,16 @@ class CallReplay:
         self._turns = turns
         self._ids = Counter(place.call.id for place in self._places(0, len(turns)))
 
-    def replay(self, start: int, end: int, answers: Sequence[RecordedCalls]) -> None:
-        """Write the model's turns from `start` to `end` as the recorded answer that they equal, if there is one."""
+    def replay(self, start: int, end: int, recorded: Callable[[], Sequence[RecordedCalls]]) -> None:
+        """Write the model's turns from `start` to `end` as the recorded answer that they equal, if there is one.
+
+        `recorded` gives the calls of the answers that may stand there.
+        """
         places = list(self._places(start, end))
         if not places:
             return
         calls = tuple(place.call for place in places)
-        equal = [answer for answer in answers if Answer("", answer.calls).same_calls(Answer("", calls))]
+        equal = [answer for answer in recorded() if Answer("", answer.calls).same_calls(Answer("", calls))]
         if not equal:
             return
         ids = [call.id for call in calls]

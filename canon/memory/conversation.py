@@ -136,11 +136,8 @@ class Conversation:
         return chain.head
 
     def _body_key(self, body: Mapping[str, Any]) -> bytes:
-        chain = Chain(digest("body", self._client), self._digests)
-        chain.add(opening(self.kind, body))
-        for item in items_of(self.kind, body):
-            chain.add(item)
-        return chain.head
+        parts = [opening(self.kind, body), *items_of(self.kind, body)]
+        return digest("body", self._client, *map(self._digests, parts))
 
     def _sessions_before(self) -> tuple[SessionState, ...]:
         for key in self._outline[-2 : -2 - _LOOK_BACK : -1]:

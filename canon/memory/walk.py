@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from canon.context import RuleContext
 from canon.memory.answer import Answer, answer_of
@@ -47,7 +48,7 @@ class _Walk:
                 self._repeat(chain, index, first=index == first)
             chain.add(self._draft.get(turn.path))
             if turn.side == "client" and (end := self._end_of_answer(index + 1)) > index + 1:
-                self._calls.replay(index + 1, end, self._conversation.calls(chain.head))
+                self._calls.replay(index + 1, end, partial(self._conversation.calls, chain.head))
         return replace(self._sent, head=chain.head.hex())
 
     def _tell(self, chain: Chain, path: Path) -> None:
@@ -78,10 +79,12 @@ class _Walk:
     def _pin_of(self, chain: Chain, item: object, index: int) -> Pin | None:
         """What the turn was sent with; None where nothing is known, or where it may have been one thing or another."""
         conversation, turn = self._conversation, chain.then(item)
-        said = self._answer_behind(index)
-        if said is not None and (pins := conversation.pins_before(turn, said)):
-            return pins[0] if len(pins) == 1 else None
         pins = conversation.pins(turn)
+        if not pins:
+            return None
+        said = self._answer_behind(index)
+        if said is not None and (before := conversation.pins_before(turn, said)):
+            return before[0] if len(before) == 1 else None
         if len(pins) != 1 or conversation.needs_answers:
             return None
         note = pins[0].note
