@@ -1,5 +1,6 @@
 """The memory that requests of one gateway, or of several through a shared store, have in common."""
 
+import logging
 from typing import Any
 
 from canon.memory.answer import answers_in
@@ -9,6 +10,8 @@ from canon.memory.store import MemoryStore
 from canon.policy import RULES_VERSION
 from canon.requests import view_of
 from canon.requests.view import RequestView
+
+log = logging.getLogger(__name__)
 
 
 class ConversationMemory:
@@ -50,4 +53,7 @@ class ConversationMemory:
         view = view_of(body)
         if view is None:
             return
-        self.open(view, scope=scope, session=session).record(body, answers_in(response))
+        try:
+            self.open(view, scope=scope, session=session).record(body, answers_in(response))
+        except RecursionError:
+            log.warning("an answer is not remembered: it or its request is nested too deeply")

@@ -12,7 +12,7 @@ NAME = "conversation_memory"
 
 def apply(context: RuleContext) -> None:
     conversation = context.conversation
-    if conversation is None or not context.policy.acts(NAME):
+    if conversation is None or not conversation.turns or not context.policy.acts(NAME):
         return
     sent = walk(context, conversation)
     draft = context.draft
