@@ -10,6 +10,7 @@ from cache_core.errors import IntegrityError
 from cache_core.lease import Lease
 from cache_core.node import Node
 from cache_core.prefix_index import PrefixIndex, nodes_below
+from cache_core.residency import unpack
 from cache_core.tokens import TOKEN_BYTES
 
 
@@ -35,6 +36,8 @@ def _check_trees(index: PrefixIndex, block_size: int) -> None:
             raise IntegrityError(f"the root of {root.scope!r} has a parent or a label")
         for node in (root, *nodes_below(root)):
             _require(node is root or len(node.label) > 0, "a node has an empty label")
+            known = len(unpack(node.resident).bits)
+            _require(known <= node.num_blocks, "a node knows where blocks are that it does not have")
             _require(len(node.label) * 4 == len(node.blocks) * step, "a label is not as long as its blocks")
             for key, child in (node.children or {}).items():
                 _require(child.parent is node, "a child does not know its parent")

@@ -28,6 +28,7 @@ class Node:
         "parent",
         "queued",
         "record",
+        "resident",
         "retained",
     )
 
@@ -42,6 +43,7 @@ class Node:
             None  # the key under which the eviction policy holds an entry for this node
         )
         self.record: Record | None = None  # what the eviction policy knows of its last block, or of one below
+        self.resident: bytes | None = None  # which tiers below have its blocks; see cache_core.residency
         self.retained: Retained | None = None  # what a hint was granted for the prefix that ends here
 
     @property

@@ -2,8 +2,10 @@
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from threading import Lock
+
+import numpy as np
 
 from cache_core.block_pool import BlockPool, Blocks
 from cache_core.compaction import Compactor
@@ -20,9 +22,10 @@ from cache_core.eviction.retention import Retention
 from cache_core.in_flight import InFlight, InFlightTable
 from cache_core.integrity import check
 from cache_core.lease import Lease
-from cache_core.metrics import CacheObserver, NullObserver
+from cache_core.metrics import CacheObserver, NullObserver, TierName
 from cache_core.node import Node
 from cache_core.prefix_index import PrefixIndex
+from cache_core.residency import BITS, Bits, Kept, bits_of, noted
 from cache_core.stats import CacheStats, Counters
 from cache_core.tick_times import TickTimes
 from cache_core.tokens import Tokens, as_tokens
@@ -65,6 +68,7 @@ class PrefixCache:
         self._policy.bind(pool.num_blocks, pool.block_size)
         self._copy_blocks = copy_blocks
         self._spill: Spill | None = None
+        self._kept: dict[TierName, Kept] = {}
         self._index = PrefixIndex(pool.block_size)
         self._compactor = Compactor(pool, self._index, self._copy)
         self._in_flight = InFlightTable(pool.block_size)
@@ -144,6 +148,43 @@ class PrefixCache:
         """Blocks that could be allocated now: free or evictable."""
         with self._lock:
             return self._available()
+
+    def lies_over(self, kept: Mapping[TierName, Kept]) -> None:
+        """These tiers are below: whether each still has what it had at a moment. Asked under the cache's lock."""
+        self._kept = dict(kept)
+
+    def found_below(
+        self, tokens: Tokens, scope: str, tier: TierName, moment: int, first: int = 0, last: int | None = None
+    ) -> None:
+        """Blocks `first` .. `last` (None: the last one) of `tokens` are in a tier below, at that moment of its clock.
+
+        Only of ready blocks this is remembered, with their node.
+        """
+        tokens = as_tokens(tokens)
+        last = len(tokens) // self.block_size if last is None else last
+        kept = self._kept.get(tier)
+        if kept is None:
+            return
+        with self._lock:
+            start = 0
+            for node, blocks in self._index.path(scope, tokens):
+                begin, end = max(first - start, 0), min(last - start, blocks)
+                if begin < end:
+                    node.resident = noted(node.resident, tier, begin, end, moment, kept)
+                    if node.evictable:
+                        self._policy.offer(node)  # it may be worth less now
+                start += blocks
+
+    def residency(self, tokens: Tokens, scope: str = "default") -> Bits:
+        """Where the ready blocks of `tokens` are, as far as is known: `residency.BITS`, uint8 [ready blocks].
+
+        Tiers are not asked, but what one may have dropped since does not count.
+        """
+        tokens = as_tokens(tokens)
+        with self._lock:
+            path = self._index.path(scope, tokens)
+            parts = [bits_of(node.resident, node.num_blocks, self._kept)[:blocks] for node, blocks in path]
+        return np.concatenate([np.empty(0, dtype=np.uint8), *parts]) | np.uint8(BITS["device"])
 
     def spill_to(self, spill: Spill | None) -> None:
         """Before blocks are evicted, show them to `spill`, which may copy their bytes; None: to nobody.
@@ -349,7 +390,7 @@ class PrefixCache:
         while freed < n and (node := self._policy.victim()) is not None:
             above = node.parent
             taken = min(n - freed, self._policy.tail(node))
-            if spill is not None:
+            if spill is not None and not self._lies_below(node, taken):
                 self._show(spill, node)
             self._policy.evicted(node, taken)
             self._observer.evicted("device", self._policy.name, taken, self._ticks.age(node.last_access))
@@ -360,6 +401,14 @@ class PrefixCache:
                 self._removed_below(above)
         self._count_evicted(freed)
         return freed
+
+    def _lies_below(self, node: Node, taken: int) -> bool:
+        """Whether every tier below is known to have the last blocks of a node."""
+        if node.resident is None or not self._kept:
+            return False
+        bits = bits_of(node.resident, node.num_blocks, self._kept)[-taken:]
+        wanted = sum(BITS[tier] for tier in self._kept)
+        return bool((bits & wanted == wanted).all())
 
     def _show(self, spill: Spill, node: Node) -> None:
         """Let what goes be copied. Where that fails, it goes uncopied: whoever needs the room gets it."""

@@ -11,6 +11,7 @@ import numpy as np
 from cache_core.block_pool import Blocks
 from cache_core.errors import IntegrityError
 from cache_core.node import Node, Root
+from cache_core.residency import joined, split
 from cache_core.tokens import INT32, TOKEN_BYTES, Tokens, as_bytes, common_prefix
 
 _MAX_LABEL = 1 << 16  # bytes in one label
@@ -114,6 +115,19 @@ class PrefixIndex:
         parts.reverse()
         return step.scope, np.frombuffer(b"".join(parts), INT32)
 
+    def path(self, scope: str, tokens: Tokens) -> list[tuple[Node, int]]:
+        """The nodes that `tokens` lead through, with how many blocks of each; of the last one maybe not all."""
+        root = self._roots.get(scope)
+        if root is None:
+            return []
+        node, _, child, inside = self._walk(root, tokens)
+        found = [] if child is None or not inside else [(child, inside // self._step)]
+        while node.parent is not None:
+            found.append((node, node.num_blocks))
+            node = node.parent
+        found.reverse()
+        return found
+
     def pin(self, node: Node, above: Node | None = None) -> None:
         """One lease more on every node from `node` up to, not including, `above` (all, where None)."""
         step: Node | None = node
@@ -144,6 +158,8 @@ class PrefixIndex:
         if kept:
             node.label = node.label[: kept * self._step]
             node.blocks = node.blocks[: kept * 4]
+            if node.resident is not None:
+                node.resident, _ = split(node.resident, kept)
         else:
             self._remove(node)
         return taken
@@ -161,6 +177,8 @@ class PrefixIndex:
         fits = len(node.label) + len(child.label) <= _MAX_LABEL
         if not fits or child.leases != node.leases or child.last_access != node.last_access:
             return node
+        if node.resident is not None or child.resident is not None:
+            child.resident = joined(node.resident, node.num_blocks, child.resident)
         child.label = node.label + child.label
         child.blocks = node.blocks + child.blocks
         child.parent = node.parent
@@ -234,6 +252,8 @@ class PrefixIndex:
         ids = at // self._step * 4
         upper = Node(node.parent, node.label[:at], node.blocks[:ids])
         upper.leases, upper.last_access, upper.record = node.leases, node.last_access, node.record
+        if node.resident is not None:
+            upper.resident, node.resident = split(node.resident, ids // 4)
         self._adopt(node.parent, upper)
         node.label, node.blocks, node.parent = node.label[at:], node.blocks[ids:], upper
         self._adopt(upper, node)

@@ -1,7 +1,7 @@
 """Copies of device blocks for colder tiers, parents first, in the background."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from queue import Full, Queue
@@ -14,15 +14,16 @@ from cache_core.block_header import BlockHeader
 from cache_core.block_pool import Blocks
 from cache_core.metrics import TierName
 from cache_core.prefix_cache import PrefixCache
+from cache_core.residency import BITS
 from cache_core.state_groups import StateOnDevice
 from cache_core.tiered.chain import ScopeChains
 from cache_core.tiered.purges import Purges
 from cache_core.tiered.state_tiers import StateTiers
 from cache_core.tiered.ways import Ways
-from cache_core.tiers.base import Mask
+from cache_core.tiers.base import Mask, Tier
 from cache_core.tiers.host import NO_ROW
 from cache_core.tokens import Tokens
-from cache_core.transfer import Priority, TransferRefusedError
+from cache_core.transfer import Priority, Transfer, TransferRefusedError
 from cache_core.transfer.device_jobs import DeviceToHost
 from cache_core.transfer.tier_jobs import HostToTier
 
@@ -30,6 +31,8 @@ log = logging.getLogger(__name__)
 
 _MAX_WAITING = 256  # prefixes; of more, the newest are left for their next use
 _MAX_LEAVING = 4  # states that are kept on the device, though evicted, until they are looked at
+Ended = Callable[[Transfer], None]
+
 _NOTHING: tuple[str, Tokens, list[BlockHeader]] = ("", np.empty(0, dtype=np.int32), [])
 
 
@@ -186,12 +189,31 @@ class Backup:
         number = self._purges.number(self._chains.digest(wanted.scope))
         if number is None or (wanted.leaving is not None and wanted.number != number):
             return
+        if self._states is None and self._lies_below(wanted):
+            return
         headers = self._chains.headers(wanted.scope, wanted.tokens)
+        if self._note("host", self._ways.host, wanted, headers):
+            self._pass_on(wanted, headers, number)
+            return
         missing = ~self._ways.host.contains([header.key for header in headers])
         if missing.any():
             self._to_host(wanted, headers, int(np.argmax(missing)), number)
-        else:
-            self._pass_on(wanted, headers, number)
+
+    def _lies_below(self, wanted: _Wanted) -> bool:
+        """Whether every tier is known to have it, without asking them."""
+        bits = self._cache.residency(wanted.tokens, wanted.scope)
+        tiers = BITS["host"] | sum(BITS[name] for name in self._ways.colder)
+        ready = len(bits) * self._cache.block_size == len(wanted.tokens)
+        return ready and bool((bits & tiers == tiers).all())
+
+    def _note(self, name: TierName, tier: Tier, wanted: _Wanted, headers: Sequence[BlockHeader]) -> bool:
+        """Let the index know that a tier has all these leading blocks; False: it has not, or cannot tell."""
+        moment = tier.stamp([header.key for header in headers])
+        if moment is None:
+            return False
+        tokens = wanted.tokens[: len(headers) * self._cache.block_size]
+        self._cache.found_below(tokens, wanted.scope, name, moment)
+        return True
 
     def _to_host(self, wanted: _Wanted, headers: list[BlockHeader], first: int, number: int) -> None:
         lease = self._cache.hold(wanted.tokens, wanted.scope)
@@ -224,6 +246,7 @@ class Backup:
 
     def _arrived(self, wanted: _Wanted, headers: list[BlockHeader], number: int) -> None:
         try:
+            self._note("host", self._ways.host, wanted, headers)
             self._pass_on(wanted, headers, number)
         finally:
             self._count(-1)
@@ -235,11 +258,17 @@ class Backup:
     def _pass_on(self, wanted: _Wanted, headers: Sequence[BlockHeader], number: int) -> None:
         """From the host to every colder tier, what that one lacks; states behind their KV."""
         for name, tier in self._ways.colder.items():
+            if self._note(name, tier, wanted, headers):
+                continue
             missing = ~tier.contains([header.key for header in headers])
-            self._pass_to(
-                name, [header for header, lacks in zip(headers, missing, strict=True) if lacks], number
-            )
+            lacking = [header for header, lacks in zip(headers, missing, strict=True) if lacks]
+            self._pass_to(name, lacking, number, partial(self._passed, name, tier, wanted, headers))
         self._copy_states(wanted, headers, number)
+
+    def _passed(
+        self, name: TierName, tier: Tier, wanted: _Wanted, headers: Sequence[BlockHeader], _: Transfer
+    ) -> None:
+        self._note(name, tier, wanted, headers)
 
     def _copy_states(self, wanted: _Wanted, headers: Sequence[BlockHeader], number: int) -> None:
         if self._states is None:
@@ -248,13 +277,15 @@ class Backup:
         for state in wanted.states(self._states, len(headers) * size):
             self._states.backup.copy(headers[: state.length // size], state, number)
 
-    def _pass_to(self, name: TierName, headers: list[BlockHeader], number: int) -> None:
+    def _pass_to(
+        self, name: TierName, headers: list[BlockHeader], number: int, ended: Ended = lambda _: None
+    ) -> None:
         if not headers:
             return
         allowed = partial(self._purges.storing, headers[0].identity, number, name)
         tier = self._ways.colder[name]
         try:
             job = HostToTier(self._ways.host, tier, name, headers, allowed=allowed)
-            self._ways.engine.submit(job, Priority.WRITE_BACK)
+            self._ways.engine.submit(job, Priority.WRITE_BACK).when_ended(ended)
         except TransferRefusedError:
             log.debug("the way from host to %s is full; these blocks stay where they are", name)

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from threading import Thread
 from typing import Literal
 
+import numpy as np
+
 from cache_core.device_tier import DeviceTier
 from cache_core.identity import CacheIdentity
 from cache_core.metrics import CacheObserver, NullObserver, TierName
@@ -111,6 +113,7 @@ class TieredCache:
         self._backup = Backup(cache, self._chains, self._ways, self._purges, self.states)
         self._purger = Purger(cache, self._forget, self.colder, self._purges, self._fetches)
         self._clearing: dict[TierName, Thread] = {}
+        cache.lies_over({name: tier.kept_since for name, tier in self._below().items()})
         if self.options.write_policy == "write_back" and host.num_blocks:
             cache.spill_to(self._backup.copy_now)
 
@@ -228,6 +231,24 @@ class TieredCache:
         self._backup.forget(scope)
         states = 0 if self.states is None else self.states.forget(scope, identity)
         return self.host.purge(identity) + states
+
+    def residency(self, tokens: Tokens, scope: str = "default") -> list[tuple[TierName, ...]]:
+        """For each whole block of `tokens` the tiers that have it now, the warmest first. Asks every tier: may wait.
+
+        `PrefixCache.residency` says the same of ready blocks at once, as far as it is known.
+        """
+        size = self.cache.block_size
+        ready = self.cache.match(as_tokens(tokens), scope) // size
+        found: list[list[TierName]] = [
+            ["device"] if block < ready else [] for block in range(len(tokens) // size)
+        ]
+        identity = self._chains.digest(scope)
+        if found and self._purges.number(identity) is not None:
+            keys = [header.key for header in self._chains.headers(scope, as_tokens(tokens))]
+            for name, tier in self._below().items():
+                for block in np.flatnonzero(tier.contains(keys)).tolist():
+                    found[block].append(name)
+        return [tuple(tiers) for tiers in found]
 
     def stats(self) -> dict[TierName, TierStats]:
         """What the tiers below the device hold, and what happened to them."""

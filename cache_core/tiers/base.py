@@ -62,6 +62,17 @@ class Tier(ABC):
     def contains(self, keys: Sequence[bytes]) -> Mask:
         """Which keys (BlockHeader.key) `get` would look for. Reads no block and promises nothing."""
 
+    def stamp(self, keys: Sequence[bytes]) -> int | None:
+        """A moment of the tier's own clock such that `kept_since` says whether these are still there.
+
+        None: some of them is not there now, or the tier cannot tell.
+        """
+        return None
+
+    def kept_since(self, moment: int) -> bool:
+        """Whether the tier certainly has what it gave that `stamp`. Takes no lock."""
+        return False
+
     def evicted_lately(self, keys: Sequence[bytes]) -> Mask:
         """Which of these a bigger tier would still have; none where a tier does not remember."""
         return np.zeros(len(keys), dtype=np.bool_)

@@ -77,6 +77,7 @@ class HostTier(Tier):
         self.pinned = bool(self.num_blocks and pin_memory is not None and pin_memory(self.rows))
         self._pool = BlockPool(self.num_blocks, block_size) if self.num_blocks else None
         self._table = HostTable(self.num_blocks, block_size)
+        self._lost = 0  # of what was used from then on, nothing is lost
         self._ticks = TickTimes(clock)
         self._ghosts = Ghosts(self.num_blocks)
 
@@ -224,6 +225,17 @@ class HostTier(Tier):
         mask: Mask = np.array(there, dtype=np.bool_)
         return mask
 
+    def stamp(self, keys: Sequence[bytes]) -> int | None:
+        """The last use that is longest ago: what was used since then goes after what went until now."""
+        with self._lock:
+            rows = [self._table.row(key) for key in keys]
+            if None in rows or not rows:
+                return None
+            return min(self._table.last_use(key) for key in keys)
+
+    def kept_since(self, moment: int) -> bool:
+        return moment >= self._lost
+
     def evicted_lately(self, keys: Sequence[bytes]) -> Mask:
         return self._ghosts.has(keys)
 
@@ -291,15 +303,19 @@ class HostTier(Tier):
         short = wanted - self._pool.free_count
         if short > 0:
             victims = self._table.oldest((self._pool.state == READY) & (self._pool.refs == 1), short)
-            evicted.extend((key, self._ticks.age(self._table.last_use(key))) for key in victims)
+            used = [self._table.last_use(key) for key in victims]
+            evicted.extend((key, self._ticks.age(at)) for key, at in zip(victims, used, strict=True))
             self._ghosts.add(victims)
+            lost = max([self._lost, *(at + 1 for at in used)])
             self._remove(victims)
+            self._lost = lost
         return min(wanted, self._pool.free_count)
 
     def _use(self, rows: Blocks) -> None:
         self._ticks.note(self._table.use(rows))
 
     def _remove(self, keys: Sequence[bytes]) -> int:
+        self._lost = self._table.now
         rows = [row for key in keys if (row := self._table.pop(key)) is not None]
         self._release(np.array(rows, dtype=np.int32))
         return len(rows)

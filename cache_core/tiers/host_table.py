@@ -75,6 +75,11 @@ class HostTable:
         self._now += len(rows)
         return first
 
+    @property
+    def now(self) -> int:
+        """Logical time."""
+        return self._now
+
     def last_use(self, key: bytes) -> int:
         """Logical time of the last use of a block that is there."""
         return int(self._used[self._rows[key]])

@@ -1,8 +1,9 @@
 """What all stores that several machines share do alike: sign, prove, count, and keep what was purged out."""
 
 import threading
+import time
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 
 import numpy as np
@@ -13,6 +14,7 @@ from cache_core.tiers.base import BlockBytes, Mask, Tier, TierCounters, buffers_
 from cache_core.tiers.codec import Codec
 
 _SLACK = 64 << 10  # bytes an object may be longer than its payload: header, token ids, padding of a codec
+_BELIEVED = 60.0  # seconds
 
 Record = tuple[bytes, Body]  # what lies in front of a body, and the body
 
@@ -28,7 +30,12 @@ class StoreTier(Tier):
     """
 
     def __init__(
-        self, codec: Codec, mac_key: bytes, parallel: int, observer: CacheObserver | None = None
+        self,
+        codec: Codec,
+        mac_key: bytes,
+        parallel: int,
+        observer: CacheObserver | None = None,
+        clock: Callable[[], float] = time.monotonic,  # seconds
     ) -> None:
         self._codec = codec
         self._mac_key = mac_key
@@ -37,6 +44,8 @@ class StoreTier(Tier):
         self._pool = ThreadPoolExecutor(parallel, thread_name_prefix="kvgate-store")
         self._purges: dict[bytes, int] = {}  # by identity: the number of its last purge
         self._purge_count = 0
+        self._clock = clock
+        self._lost = float("-inf")  # when some were removed by this user
 
     # What a kind of store does. Any thread may call these.
 
@@ -95,13 +104,23 @@ class StoreTier(Tier):
         self._counters.add(hits=int(served.sum()), read_bytes=call.read_bytes)
         return served
 
+    def stamp(self, keys: Sequence[bytes]) -> int | None:
+        """The time in seconds: others may remove blocks, so that they are there is believed for a while only."""
+        now = int(self._clock())
+        return now if len(keys) and self.contains(keys).all() else None
+
+    def kept_since(self, moment: int) -> bool:
+        return moment > self._lost and self._clock() - moment < _BELIEVED
+
     def delete(self, keys: Sequence[bytes]) -> int:
+        self._lost = self._clock()
         return self._discard(keys)
 
     def close(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _purge_begins(self, identity: bytes) -> None:
+        self._lost = self._clock()
         self._purge_count += 1
         self._purges[identity] = self._purge_count
 
@@ -160,6 +179,7 @@ class StoreTier(Tier):
             if (
                 error.reason is not DropReason.WRONG_SIZE
             ):  # whoever asks for another size is wrong, not the object
+                self._lost = self._clock()
                 self._discard([header.key])
             return error.reason
         self.touch([header.key])

@@ -9,7 +9,8 @@ import os
 import secrets
 import shutil
 import stat
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -49,14 +50,18 @@ class StoreFolder(StoreTier):
     """Blocks in a folder shared with other processes, on this machine or on others."""
 
     def __init__(
-        self, options: StoreOptions, files: Files | None = None, observer: CacheObserver | None = None
+        self,
+        options: StoreOptions,
+        files: Files | None = None,
+        observer: CacheObserver | None = None,
+        clock: Callable[[], float] = time.monotonic,  # seconds
     ) -> None:
         """Open or make the folder.
 
         Raises:
             TierError: it cannot be made or entered.
         """
-        super().__init__(options.codec, options.mac_key, options.parallel, observer)
+        super().__init__(options.codec, options.mac_key, options.parallel, observer, clock)
         self.options = options
         self._files = files or Files()
         try:

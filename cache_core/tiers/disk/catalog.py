@@ -83,6 +83,13 @@ class Catalog:
                     self.segments[number].used = now
             return now
 
+    def least_use(self, numbers: Iterable[int]) -> int | None:
+        """The last use that is longest ago, of these segments; None: one of them is gone."""
+        with self._lock:
+            segments = [self.segments.get(number) for number in numbers]
+        used = [segment.used for segment in segments if segment is not None]
+        return min(used) if used and len(used) == len(segments) else None
+
     def oldest(self) -> Segment | None:
         """The segment that was used longest ago."""
         with self._lock:

@@ -58,6 +58,7 @@ class DiskTier(Tier):
         self._observer = observer or NullObserver()
         self._counters = TierCounters("disk", self._observer)
         self._clock = clock
+        self._lost = 0  # in segments that were used from then on, nothing is lost
         self._ghosts: Ghosts | None = None  # nothing was evicted yet
         self._purges: dict[bytes, int] = {}  # by identity: the number of its last purge
         self._purge_count = 0
@@ -134,11 +135,23 @@ class DiskTier(Tier):
     def contains(self, keys: Sequence[bytes]) -> Mask:
         return np.array([place is not None for place in self._places(keys)], dtype=np.bool_)
 
+    def stamp(self, keys: Sequence[bytes]) -> int | None:
+        """The last use of the segment, of those they lie in, that goes first."""
+        places = self._places(keys)
+        numbers = {place.segment for place in places if place is not None}
+        if None in places or not numbers:
+            return None
+        return self._catalog.least_use(numbers)
+
+    def kept_since(self, moment: int) -> bool:
+        return moment >= self._lost
+
     def evicted_lately(self, keys: Sequence[bytes]) -> Mask:
         return np.zeros(len(keys), dtype=np.bool_) if self._ghosts is None else self._ghosts.has(keys)
 
     def delete(self, keys: Sequence[bytes]) -> int:
         with self._write:
+            self._lose()
             return self._indexed(lambda index: index.remove(keys), 0)
 
     def touch(self, keys: Sequence[bytes]) -> None:
@@ -150,6 +163,7 @@ class DiskTier(Tier):
             self._purge_count += 1
             self._purges[identity] = self._purge_count
             self._ghosts = None
+            self._lose()
             self._writer.seal()
             # The journal is for a crash before the end of this call; a disk too full for it does not stop us.
             with suppress(OSError):
@@ -161,6 +175,7 @@ class DiskTier(Tier):
         with self._write:
             self._require_open()
             self._writer.seal()
+            self._lose()
             return sum(self._removed(segment) for segment in list(self._catalog.segments.values()))
 
     def clean(self) -> int:
@@ -225,6 +240,7 @@ class DiskTier(Tier):
                 if reason not in _PASSING:
                     bad.append((keys[row], place))
         if bad:
+            self._lose()
             self._indexed(lambda index: index.remove_at(bad), None)
 
     def _count(self, served: Mask, places: Sequence[Place | None], outs: Sequence[memoryview]) -> None:
@@ -305,6 +321,10 @@ class DiskTier(Tier):
             self._repair(self._catalog.index)
         return 0
 
+    def _lose(self) -> None:
+        """Something goes that was not used longest ago: of nothing it is certain any more that it is there."""
+        self._lost = self._catalog.ticks + 1
+
     def _evict(self, segment: Segment) -> None:
         """Drop a segment to make room.
 
@@ -313,6 +333,7 @@ class DiskTier(Tier):
         """
         nothing: list[bytes] = []
         keys = self._indexed(lambda index: index.keys_in(segment.number), nothing)
+        self._lost = max(self._lost, segment.used + 1)
         blocks = self._catalog.drop(segment)
         self._counters.add(evicted=blocks)
         if blocks:
@@ -337,6 +358,7 @@ class DiskTier(Tier):
         if not still_there or catalog.used_bytes() + live > self._room:
             return 0
         with suppress(OSError, IndexFailedError, IndexDamagedError):
+            self._lose()  # what moves lies in a segment that may have been used longer ago
             if rewrite(catalog, self._writer, segment, self._counters, options.write_bytes, options.sync):
                 return segment.size - live
         return 0
@@ -360,6 +382,7 @@ class DiskTier(Tier):
     def _repair(self, damaged: DiskIndex) -> None:
         with self._write:
             self._require_open()
+            self._lose()
             if self._catalog.index is damaged:
                 with suppress(IndexFailedError, IndexDamagedError):
                     self._catalog.rebuild()

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from cache_core.residency import BITS
 from cache_core.tiered import TieringOptions, WritePolicy
 from tests.cache_core.tiered.faulty_files import FaultyFiles
 from tests.cache_core.tiered.world import BLOCK, World, world
@@ -129,6 +130,15 @@ class AllTiers(RuleBasedStateMachine):
         prompt = np.array([10, 11, 12, 13, 99], dtype=np.int32)
         assert self.it.tiers.prefetch(prompt, scope) is None
         assert self.it.cache.match(prompt, scope) == 0
+
+    @rule(prompt=prompts, scope=st.sampled_from(SCOPES))
+    def know_what_is_below(self, prompt: list[int], scope: str) -> None:
+        """What is known without asking is so; a block that went bad on the disk unnoticed is there for all that."""
+        self.it.settle()
+        ids = np.array(prompt, dtype=np.int32)
+        there = self.it.tiers.residency(ids, scope)
+        for bits, tiers in zip(self.it.cache.residency(ids, scope).tolist(), there, strict=False):
+            assert {name for name, bit in BITS.items() if bits & bit} <= set(tiers)
 
     @rule()
     def settle(self) -> None:

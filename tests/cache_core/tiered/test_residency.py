@@ -1,0 +1,109 @@
+"""Where the blocks of a prefix are, over all tiers, and what is not asked or copied because it is known."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cache_core.residency import BITS
+from tests.cache_core.tiered.test_observed import prompt
+from tests.cache_core.tiered.test_tiered_cache import PROMPT, warm
+from tests.cache_core.tiered.world import BLOCK, World, until, world
+
+IDS = np.array(PROMPT, dtype=np.int32)
+ALL = BITS["device"] | BITS["host"] | BITS["disk"]
+
+
+def known(it: World, tokens: list[int] = PROMPT) -> list[int]:
+    found: list[int] = it.cache.residency(np.array(tokens, dtype=np.int32)).tolist()
+    return found
+
+
+def warm_and_known(it: World, tokens: list[int] = PROMPT) -> None:
+    warm(it, tokens)
+    until(lambda: known(it, tokens) == [ALL] * 5)
+
+
+def test_every_tier_is_named_for_each_block(tmp_path: Path) -> None:
+    with world(tmp_path, store=tmp_path / "store") as it:
+        assert it.tiers.residency(IDS) == [()] * 5
+        it.run(PROMPT)
+        assert it.tiers.residency(IDS) == [("device",)] * 5
+        warm(it)
+        assert it.tiers.residency(IDS) == [("device", "host", "disk", "store")] * 5
+        it.cache.evict(2)
+        it.tiers.host.delete([h.key for h in it.tiers._chains.headers("default", IDS)[:1]])
+        last = ("host", "disk", "store")
+        assert it.tiers.residency(IDS) == [("device", "disk", "store"), *[("device", *last)] * 2, last, last]
+        assert it.tiers.residency(IDS, "other") == [()] * 5
+
+
+def test_what_was_copied_down_is_known_to_be_there(tmp_path: Path) -> None:
+    with world(tmp_path, store=tmp_path / "store") as it:
+        it.run(PROMPT)
+        assert known(it) == [BITS["device"]] * 5
+        warm(it)
+        until(lambda: known(it) == [ALL | BITS["store"]] * 5)
+
+
+def test_tiers_are_not_asked_for_what_they_are_known_to_have(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with world(tmp_path) as it:
+        warm_and_known(it)
+        asked: list[str] = []
+        for tier in (it.tiers.host, it.tiers.colder["disk"]):
+            for method in ("contains", "stamp", "reserve"):
+                monkeypatch.setattr(tier, method, lambda *_, name=method: asked.append(name), raising=False)
+        monkeypatch.setattr(it.tiers._chains, "headers", lambda *_: asked.append("headers"))
+        it.tiers.used(IDS[: 5 * BLOCK])
+        until(lambda: it.tiers.idle)
+        assert it.tiers.demote(5) == 5
+        assert asked == []
+
+
+def test_what_the_host_evicted_is_known_no_more_and_copied_again(tmp_path: Path) -> None:
+    with world(tmp_path, host_blocks=6) as it:
+        warm_and_known(it)
+        warm(it, prompt(2))
+        assert known(it) == [ALL & ~BITS["host"]] * 5
+        warm(it)
+        until(lambda: known(it) == [ALL] * 5)
+        assert it.tiers.residency(IDS) == [("device", "host", "disk")] * 5
+
+
+def test_newer_blocks_stay_known_when_older_ones_go(tmp_path: Path) -> None:
+    with world(tmp_path, host_blocks=12, blocks=32) as it:
+        warm(it, prompt(1))
+        warm_and_known(it, prompt(2))
+        warm(it, prompt(3))
+        assert it.tiers.host.stats().evicted == 3
+        assert [bits & BITS["host"] for bits in known(it, prompt(1))] == [0] * 5
+        assert known(it, prompt(2)) == [ALL] * 5
+
+
+def test_what_a_disk_lost_is_known_no_more(tmp_path: Path) -> None:
+    with world(tmp_path) as it:
+        warm_and_known(it)
+        it.tiers.flush(["disk"])
+        assert known(it) == [ALL & ~BITS["disk"]] * 5
+        warm(it)
+        until(lambda: known(it) == [ALL] * 5)
+
+
+def test_demoting_does_not_lose_what_the_host_lost(tmp_path: Path) -> None:
+    with world(tmp_path) as it:
+        warm_and_known(it)
+        it.tiers.flush(["host", "disk"])
+        assert it.tiers.demote(5) == 5
+        it.settle()
+        assert it.fetch(PROMPT)
+        assert it.run(PROMPT) == 5 * BLOCK
+
+
+def test_a_purged_scope_is_known_nowhere(tmp_path: Path) -> None:
+    with world(tmp_path) as it:
+        warm_and_known(it)
+        it.tiers.purge("default")
+        it.run(PROMPT)
+        assert known(it) == [BITS["device"]] * 5
