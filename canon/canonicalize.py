@@ -49,6 +49,7 @@ def canonicalize(
         if memory is not None and chosen.applies and chosen.acts("conversation_memory"):
             version = chosen.rules_version
             context.conversation = memory.open(view, scope=scope, session=session, rules_version=version)
+            context.slots = context.conversation.slots
 
     return _run(body, RuleContext(view, chosen), open_memory)
 

@@ -12,6 +12,7 @@ from canon.text import Line, lines_of
 
 if TYPE_CHECKING:
     from canon.memory.conversation import Conversation
+    from canon.slots import ConversationSlots
 
 SHOWN = 200  # characters of a value that a finding shows
 
@@ -32,6 +33,7 @@ class RuleContext:
     view: RequestView
     policy: Policy
     conversation: "Conversation | None" = None  # what a memory knows of it; None: rules do without
+    slots: "ConversationSlots | None" = None  # what was learned from other requests; None: nothing
     edits: list[Edit] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     moved: list[Moved] = field(default_factory=list)  # in the order in which they stood

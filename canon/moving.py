@@ -1,7 +1,7 @@
 """Takes passages out of system texts, for the rules that move something to the tail note."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from canon import tail_note
@@ -37,6 +37,22 @@ def move(context: RuleContext, rule: str, slot: TextSlot, cuts: Sequence[Cut]) -
         context.moved.append(Moved(rule, origin, text))
         context.edits.append(Edit(rule, origin, text, "", moved_to=context.where(path)))
     return True
+
+
+def from_last_slot(
+    context: RuleContext, slots: Sequence[TextSlot], apply: Callable[[TextSlot], object]
+) -> None:
+    """Run `apply` on the last slot first, as a part that goes shifts those behind it; what was moved stays in order."""
+    moved, edits = context.moved, context.edits
+    blocks = []
+    for slot in reversed(slots):
+        context.moved, context.edits = [], []
+        apply(slot)
+        blocks.append((context.moved, context.edits))
+    for more_moved, more_edits in reversed(blocks):
+        moved += more_moved
+        edits += more_edits
+    context.moved, context.edits = moved, edits
 
 
 def report(
@@ -82,7 +98,7 @@ def _blank_line(text: str, at: int) -> int:
 def _put(context: RuleContext, slot: TextSlot, rest: str) -> bool:
     """Leave `rest` in the slot's place. A part that would be empty goes, if nothing else hangs on it."""
     draft = context.draft
-    if rest or len(slot.path) < 2 or not isinstance(slot.path[-2], int):
+    if rest or not isinstance(slot.path[-2], int):
         draft.set(slot.path, rest)
         return True
     *above, index, _ = slot.path

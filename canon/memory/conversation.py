@@ -20,9 +20,11 @@ from canon.memory.records import (
     sessions_from,
 )
 from canon.memory.store import MemoryStore
+from canon.memory.stored_slots import StoredSlots
 from canon.memory.tool_row import as_sent
 from canon.memory.turns import items_of, opening, turns_of
 from canon.requests.view import Kind
+from canon.slots import ConversationSlots
 
 _LOOK_BACK = 16  # client turns that one request may add: a user turn, or results of parallel calls
 _SESSIONS = 4  # conversations with the same user turns that are told apart
@@ -60,6 +62,15 @@ class Conversation:
         self._outline = outline(self._client, turns_of(kind, body), items_of(kind, body), self._digests)
         self._before = self._sessions_before()
         self.rules_version = self._before[-1].rules_version if self._before else rules_version
+        self.slots = self._slots(kind, body)
+
+    def _slots(self, kind: Kind, body: Mapping[str, Any]) -> ConversationSlots:
+        """A conversation that begins takes the slots that are confirmed by now; one that goes on keeps its own."""
+        source = StoredSlots(self.store, self._sharing, kind)
+        if self._before:
+            return ConversationSlots(source, frozenset(self._before[-1].slots))
+        begins = all(turn.side != "model" for turn in turns_of(kind, body))
+        return ConversationSlots(source, source.confirmed() if begins else frozenset())
 
     @property
     def turns(self) -> int:
@@ -126,7 +137,7 @@ class Conversation:
         `bodies` are the request as it came and as it was sent, so that an answer can be recorded under either.
         """
         if self._outline:
-            state = SessionState(self.rules_version, tuple(tools))
+            state = SessionState(self.rules_version, tuple(tools), tuple(sorted(self.slots.acting)))
             append(self.store, _session_key(self._outline[-1]), state, sessions_from, _with_session)
         for body in bodies:
             self.store.put(self._body_key(body), dump([sent]))

@@ -39,6 +39,7 @@ class SessionState:
 
     rules_version: int
     tools: tuple[str, ...]  # names in the order in which they were sent
+    slots: tuple[str, ...] = ()  # templates of the learned slots that act
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,11 @@ def calls_from(data: bytes | None) -> tuple[RecordedCalls, ...]:
 
 
 def sessions_from(data: bytes | None) -> tuple[SessionState, ...]:
-    return _read(data, lambda state: SessionState(int(state["rules_version"]), tuple(state["tools"])))
+    return _read(data, lambda state: _session(state))
+
+
+def _session(state: Any) -> SessionState:
+    return SessionState(int(state["rules_version"]), tuple(state["tools"]), tuple(state.get("slots", ())))
 
 
 def sent_from(data: bytes | None) -> tuple[Sent, ...]:

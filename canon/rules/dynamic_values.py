@@ -8,10 +8,9 @@ schedules), text outside the system texts, or a part that carries a mark of its 
 reported.
 """
 
-from canon.context import Moved, RuleContext
-from canon.moving import Cut, move, report
+from canon.context import RuleContext
+from canon.moving import Cut, from_last_slot, move, report
 from canon.requests.view import TextSlot
-from canon.results import Edit
 from canon.values.passages import may_hold_passage, passages_of
 
 NAME = "dynamic_values"
@@ -20,17 +19,10 @@ _MOST_FINDINGS = 20
 
 def apply(context: RuleContext) -> None:
     slots = [slot for slot in context.view.system_texts() if may_hold_passage(slot.text)]
-    blocks = [
-        _apply(context, slot) for slot in reversed(slots)
-    ]  # a part that goes must not shift those to come
-    for moved, edits in reversed(blocks):
-        context.moved += moved
-        context.edits += edits
+    from_last_slot(context, slots, lambda slot: _apply(context, slot))
 
 
-def _apply(context: RuleContext, slot: TextSlot) -> tuple[list[Moved], list[Edit]]:
-    """What of this slot was moved, and the edits."""
-    moved_before, edits_before = len(context.moved), len(context.edits)
+def _apply(context: RuleContext, slot: TextSlot) -> None:
     passages, stays = passages_of(slot.text, context.lines(slot.text))
     cuts = [Cut(each.start, each.stop, each.kinds[0] if each.kinds else "value") for each in passages]
     move(context, NAME, slot, cuts)
@@ -41,6 +33,3 @@ def _apply(context: RuleContext, slot: TextSlot) -> tuple[list[Moved], list[Edit
         fix = "put it on a line of its own, with a label, or in a user turn"
         cut = Cut(stay.offset, stay.stop, stay.kind)
         report(context, NAME, slot, cut, f"{stay.kind} {where}", fix, slot.text[stay.offset : stay.stop])
-    moved, edits = context.moved[moved_before:], context.edits[edits_before:]
-    del context.moved[moved_before:], context.edits[edits_before:]
-    return moved, edits
