@@ -51,6 +51,7 @@ class StateTiers:
         self._under_way = fetches
         self._lock = Lock()
         self._fetches: dict[bytes, StateFetch] = {}  # by key
+        self._came = self._failed = 0  # of those that are over
 
     @property
     def row_bytes(self) -> int:
@@ -109,6 +110,18 @@ class StateTiers:
         """Of the host memory for states."""
         return self.rows.stats()
 
+    def counters(self) -> dict[str, float]:
+        """What that holds, and what became of states since the start."""
+        rows = self.stats()
+        return {
+            "host_states": float(rows.blocks or 0),
+            "host_state_bytes": float(rows.used_bytes or 0),
+            "host_states_evicted": float(rows.evicted or 0),
+            "states_copied_down": float(rows.stored),
+            "states_brought_up": float(self._came),
+            "states_lost_on_the_way_up": float(self._failed),
+        }
+
     def close(self) -> None:
         """Let go of the host memory. Nothing may move any more."""
         self.rows.close()
@@ -120,4 +133,6 @@ class StateTiers:
         with self._lock:
             if self._fetches.get(fetch.header.key) is fetch:
                 del self._fetches[fetch.header.key]
+            self._came += fetch.arrived
+            self._failed += not fetch.arrived
         self._under_way.ended(fetch)

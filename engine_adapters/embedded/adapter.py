@@ -174,6 +174,8 @@ class EmbeddedAdapter(EngineAdapter):
     async def counters(self) -> Mapping[str, float]:
         own = self.engine.counters()
         if self.tiers is not None:
+            if self.tiers.states is not None:
+                own = {**own, **self.tiers.states.counters()}
             self.tiers.host.stats()  # the observer hears how fragmented it is
         return {**own, **flat_record(self.observer.record())}
 
