@@ -98,7 +98,7 @@ def _blank_line(text: str, at: int) -> int:
 def _put(context: RuleContext, slot: TextSlot, rest: str) -> bool:
     """Leave `rest` in the slot's place. A part that would be empty goes, if nothing else hangs on it."""
     draft = context.draft
-    if rest or not isinstance(slot.path[-2], int):
+    if rest or slot.path[-1] != "text" or not isinstance(slot.path[-2], int):
         draft.set(slot.path, rest)
         return True
     *above, index, _ = slot.path

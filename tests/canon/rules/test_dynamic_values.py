@@ -125,6 +125,20 @@ def test_a_part_that_would_be_left_empty_goes_unless_it_is_marked():
     assert sent([marked, prose])[0] == [marked, prose]
 
 
+def test_a_system_text_that_is_nothing_but_a_value_is_left_empty():
+    assert sent("Current time: 10:31:07")[0] == ""
+    body = {"instructions": "Current time: 10:31:07", "input": "hi"}
+    assert canon.canonicalize(body, policy="full").body == {
+        "instructions": "",
+        "input": "hi\n\n[context]\nCurrent time: 10:31:07\n[/context]",
+    }
+    body = {
+        "system": [{"type": "text", "text": "Current time: 10:31:07"}],
+        "messages": [{"role": "user", "content": "hi"}],
+    }
+    assert canon.canonicalize(body, policy="full").body["system"] == ""
+
+
 def test_edits_say_where_the_value_is_now():
     result = canon.canonicalize(request(f"Current time: 10:31:07\n{PROSE}"), policy="full")
     assert [(edit.rule, edit.before, edit.after, edit.moved_to) for edit in result.edits] == [
