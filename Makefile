@@ -43,6 +43,12 @@ test: setup-dev  ## set up, then run all tests
 	@$(SAY) "running all tests"
 	@$(BIN)/python -m pytest $(ARGS)
 
+.PHONY: test-engines
+test-engines: setup-dev  ## put heavy real engines in place (once), then test against them
+	@PYTHON=$(BIN)/python tests/engines/mooncake.sh
+	@$(SAY) "running the tests that need them"
+	@KVGATE_REQUIRE_ALL=1 $(BIN)/python -m pytest -m engines $(ARGS)
+
 .PHONY: check
 check: setup-dev  ## lint, format, types and the import contract
 	@failed=; \

@@ -155,6 +155,7 @@ def world(
     observer: CacheObserver | None = None,
     disk_bytes: int = 8 << 20,
     store: Path | None = None,
+    shared: Tier | None = None,  # a store that is no folder
 ) -> Iterator[World]:
     """A fresh process's worth of tiers; with a folder, its disk tier is in there."""
     pool = BlockPool(blocks, BLOCK)
@@ -169,6 +170,8 @@ def world(
         colder["store"] = StoreFolder(
             StoreOptions(store, 8 << 20, mac_key=b"0123456789abcdef"), None, observer
         )
+    if shared is not None:
+        colder["store"] = shared
     tiers = TieredCache(
         cache,
         device,

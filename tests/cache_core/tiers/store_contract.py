@@ -128,7 +128,7 @@ class StoreContract:
         assert not tier.get([twin], rows(1)).any()
         assert tier.stats().drops == {DropReason.WRONG_BLOCK: 1, DropReason.WRONG_IDENTITY: 1}
 
-    @pytest.mark.parametrize("length", [0, 3, 100, SIZE, SIZE + 200_000])
+    @pytest.mark.parametrize("length", [1, 3, 100, SIZE, SIZE + 200_000])
     def test_an_object_of_any_length_that_is_not_ours_makes_room(
         self, place: Place, opened: Callable[..., StoreTier], length: int
     ) -> None:
