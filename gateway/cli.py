@@ -41,6 +41,13 @@ class Dtype(StrEnum):
     float16 = "float16"
 
 
+class Quantize(StrEnum):
+    """What a number of a cold block shrinks to."""
+
+    int8 = "int8"
+    fp8 = "fp8"
+
+
 class ControlTokens(StrEnum):
     """What special tokens typed inside a message are."""
 
@@ -112,6 +119,52 @@ def serve(
     disk_cache_gib: Annotated[
         float, typer.Option(min=0.001, max=_MAX_SIZE, help="Size of the disk cache.")
     ] = 8,
+    cold_compression: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=19, help="zstd level of blocks on disk and in the store.", show_default="none"
+        ),
+    ] = None,
+    cold_quantize: Annotated[
+        Quantize | None,
+        typer.Option(
+            help="Keep a byte a number there, which loses some of it; blocks over the bound stay exact.",
+            show_default="exact",
+        ),
+    ] = None,
+    cold_quantize_error: Annotated[
+        float, typer.Option(min=0, max=0.5, help="That bound: relative error of a block, root mean square.")
+    ] = 0.03,
+    cold_secret_file: Annotated[
+        Path | None,
+        typer.Option(
+            dir_okay=False, help="Encrypt blocks there with this secret; or set KVGATE_COLD_SECRET."
+        ),
+    ] = None,
+    store_dir: Annotated[
+        Path | None,
+        typer.Option(
+            file_okay=False, help="A mounted folder that several servers share; needs --host-cache-gib."
+        ),
+    ] = None,
+    store_gib: Annotated[
+        float, typer.Option(min=0.001, max=_MAX_SIZE, help="Size of that folder, of all servers together.")
+    ] = 64,
+    store_mooncake: Annotated[
+        str | None, typer.Option(help="Mooncake Store instead: its master's host:port.")
+    ] = None,
+    store_mooncake_host: Annotated[
+        str, typer.Option(help="This machine, as the store's others reach it.")
+    ] = "127.0.0.1",
+    store_mooncake_gib: Annotated[
+        float, typer.Option(min=0, max=_MAX_SIZE, help="Main memory this server gives to the store.")
+    ] = 0,
+    store_secret_file: Annotated[
+        Path | None,
+        typer.Option(
+            dir_okay=False, help="The secret its servers sign blocks with; or set KVGATE_STORE_SECRET."
+        ),
+    ] = None,
     block_size: Annotated[
         int, typer.Option(min=1, max=1024, help="Tokens in a block, the unit of reuse.")
     ] = 16,
@@ -148,9 +201,11 @@ def serve(
     from canon.errors import PolicyError
     from engine_adapters.embedded.config import EmbeddedConfig
     from gateway.canonical.policies import parse_policy
+    from gateway.cold_cache import cold_coding, shared_store
     from gateway.embedded import EmbeddedOptions, load_embedded, missing_packages
     from gateway.listener import ListenError
     from gateway.logs import configure_logs
+    from gateway.secrets import SecretError
     from gateway.serve import ServeOptions, Service
     from gateway.settings import MIB, CanonSettings, GatewaySettings
 
@@ -159,6 +214,27 @@ def serve(
         _refuse(f"The embedded engine needs {', '.join(missing)}: pip install 'kvgate[embedded]'")
     if disk_cache_dir is not None and not host_cache_gib:
         _refuse("--disk-cache-dir needs --host-cache-gib: blocks reach the disk through main memory")
+    if (store_dir is not None or store_mooncake is not None) and not host_cache_gib:
+        _refuse("A shared store needs --host-cache-gib: blocks reach it through main memory")
+    try:
+        coding = cold_coding(
+            cold_compression,
+            None if cold_quantize is None else cold_quantize.value,
+            cold_quantize_error,
+            cold_secret_file,
+            os.environ,
+        )
+        store = shared_store(
+            store_dir,
+            store_gib,
+            store_mooncake,
+            store_mooncake_host,
+            store_mooncake_gib,
+            store_secret_file,
+            os.environ,
+        )
+    except SecretError as error:
+        _refuse(str(error))
     try:
         rewriting = CanonSettings(policies=tuple(map(parse_policy, canon_policy or ())))
     except PolicyError as error:
@@ -174,6 +250,8 @@ def serve(
         host_cache_bytes=int(host_cache_gib * 1024 * MIB),
         disk_cache_dir=disk_cache_dir,
         disk_cache_bytes=int(disk_cache_gib * 1024 * MIB),
+        store=store,
+        coding=coding,
         threads=threads,
         trust_remote_code=trust_remote_code,
         tool_parser=tool_parser,

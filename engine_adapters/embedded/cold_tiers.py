@@ -12,17 +12,13 @@ from cache_core.identity import CacheIdentity, LayerShape
 from cache_core.metrics import CacheObserver
 from cache_core.pinned_memory import pin_memory
 from cache_core.tiered import StateOptions, TieredCache, TieringOptions
-from cache_core.tiers.base import Tier
-from cache_core.tiers.disk import DiskOptions, DiskTier
-from cache_core.tiers.errors import TierError
 from cache_core.tiers.host import HostTier
 from cache_core.weights import UpdateEpoch, weights_digest
-from engine_adapters.base import Tier as TierName
+from engine_adapters.embedded.cold_stores import ColdTierError, open_colder, quantization_of
 from engine_adapters.embedded.config import EmbeddedConfig
 from engine_adapters.embedded.model_runner import STATE_SHARE, ModelRunner
 from engine_adapters.embedded.models import ModelFolder
 from engine_adapters.embedded.state.device_states import SnapshotsOnDevice
-from engine_adapters.errors import EngineError
 
 log = logging.getLogger("kvgate.engine")
 
@@ -47,10 +43,6 @@ _NOT_IN_KV = frozenset(
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
 
 
-class ColdTierError(EngineError):
-    """The tiers below the device cannot be used as configured; the message says why."""
-
-
 def open_cold_tiers(
     config: EmbeddedConfig,
     folder: ModelFolder,
@@ -60,14 +52,14 @@ def open_cold_tiers(
     observer: CacheObserver | None = None,
     states: SnapshotsOnDevice | None = None,
 ) -> TieredCache | None:
-    """Host and disk tiers as configured; `wake` is called whenever a prefix came up, `observer` told what happens.
+    """Host, disk and store as configured; `wake` is called whenever a prefix came up, `observer` told what happens.
 
     `states` are a hybrid model's, which go down with its KV.
 
     None where the machine refuses the memory: the engine then works without, as a warning says.
 
     Raises:
-        ColdTierError: the sizes are too small, the disk folder cannot be used, or weights cannot be read.
+        ColdTierError: the sizes are too small, disk or store cannot be used, or weights cannot be read.
     """
     block_bytes = runner.kv.bytes_per_block
     if config.host_cache_bytes < block_bytes:
@@ -85,9 +77,7 @@ def open_cold_tiers(
     if host.refusal is not None:
         log.warning("nothing is cached below the device: %s", host.refusal)
         return None
-    colder: dict[TierName, Tier] = {}
-    if config.disk_cache_dir is not None:
-        colder["disk"] = _open_disk(config.disk_cache_dir, config.disk_cache_bytes, observer)
+    colder = open_colder(config, runner.kv.dtype, observer)
     reserve = min(
         TieringOptions().reserve_blocks, runner.num_blocks // 8
     )  # a small pool has room for fetches, too
@@ -125,13 +115,6 @@ def _open_rows(
     return StateOptions(rows, states)
 
 
-def _open_disk(folder: Path, capacity: int, observer: CacheObserver | None) -> DiskTier:
-    try:
-        return DiskTier(DiskOptions(folder, capacity), observer=observer)
-    except (TierError, ValueError) as error:
-        raise ColdTierError(f"The disk cache cannot be opened: {error}") from error
-
-
 def identity(config: EmbeddedConfig, folder: ModelFolder, runner: ModelRunner) -> CacheIdentity:
     """Everything that makes this model's KV bytes what they are."""
     weights = weights_digest(folder.path, config.cache_dir / "weights.json")
@@ -147,14 +130,19 @@ def identity(config: EmbeddedConfig, folder: ModelFolder, runner: ModelRunner) -
         layers=shapes,
         position=_position(runner.position_config) | {"model config": _config_digest(folder.path)},
         block_size=config.block_size,
-        state_format=_state_format(runner),
+        state_format=_state_format(config, runner),
     )
 
 
-def _state_format(runner: ModelRunner) -> str:
-    if runner.state is None:
-        return STATE_FORMAT
-    return f"{STATE_FORMAT}; {ROW_FORMAT}: {runner.state.described}"
+def _state_format(config: EmbeddedConfig, runner: ModelRunner) -> str:
+    """A loss is in it: what came up with one goes down again like everything else, so one key for all is not enough."""
+    lossy = quantization_of(config.coding, runner.kv.dtype)
+    parts = [STATE_FORMAT]
+    if runner.state is not None:
+        parts.append(f"{ROW_FORMAT}: {runner.state.described}")
+    if lossy is not None:
+        parts.append(f"cold in {lossy.stated}")
+    return "; ".join(parts)
 
 
 def _digest(folder: Path, names: tuple[str, ...]) -> bytes:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from engine_adapters.embedded.cold_config import ColdCoding, SharedStore
 from engine_adapters.embedded.models import cache_dir as default_cache_dir
 
 if TYPE_CHECKING:  # it brings torch, and the command line needs this module before it is worth the seconds
@@ -34,6 +35,8 @@ class EmbeddedConfig:
     host_cache_bytes: int = 0  # blocks that cooled down, in main memory; 0: nothing below the device
     disk_cache_dir: Path | None = None  # and on disk; a folder of this process alone
     disk_cache_bytes: int = 8 << 30
+    store: SharedStore | None = None  # and where several servers share it
+    coding: ColdCoding = field(default_factory=ColdCoding)  # how it is kept on disk and in the store
     write_policy: "WritePolicy" = "write_through_on_second_hit"
     threads: int | None = None  # None: torch decides
     trust_remote_code: bool = False

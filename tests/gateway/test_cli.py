@@ -62,6 +62,9 @@ def test_version_is_one_line() -> None:
         ["serve", "--host-cache-gib", "nan"],
         ["serve", "--disk-cache-gib", "inf"],
         ["serve", "--max-body-mib", "inf"],
+        ["serve", "--cold-compression", "20"],
+        ["serve", "--cold-quantize", "int4"],
+        ["serve", "--cold-quantize-error", "0.6"],
     ],
     ids=[
         "port too high",
@@ -75,6 +78,9 @@ def test_version_is_one_line() -> None:
         "host cache of no number",
         "endless disk cache",
         "endless bodies",
+        "unknown level",
+        "unknown form",
+        "bound that is none",
     ],
 )
 def test_bad_options_exit_with_2(arguments: list[str]) -> None:
@@ -104,6 +110,27 @@ def test_missing_packages_of_the_embedded_engine_are_named(monkeypatch: pytest.M
     shown = CliRunner().invoke(app, ["serve", "--port", "0"])
     assert shown.exit_code == 1
     assert "pip install 'kvgate[embedded]'" in shown.output + shown.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--store-dir", "shared"], "--host-cache-gib"),
+        (["--store-dir", "shared", "--host-cache-gib", "1"], "KVGATE_STORE_SECRET"),
+        (["--store-dir", "shared", "--store-mooncake", "m:1", "--host-cache-gib", "1"], "choose one"),
+        (["--cold-secret-file", "nowhere", "--host-cache-gib", "1"], "cannot be read"),
+    ],
+    ids=["store without main memory", "store without a secret", "two stores", "secret that is not there"],
+)
+def test_tiers_that_cannot_work_are_one_error_and_exit_1(
+    monkeypatch: pytest.MonkeyPatch, arguments: list[str], says: str
+) -> None:
+    monkeypatch.setattr("gateway.embedded.missing_packages", list)
+    shown = CliRunner(env={"KVGATE_STORE_SECRET": "", "KVGATE_COLD_SECRET": ""}).invoke(
+        app, ["serve", *arguments]
+    )
+    assert shown.exit_code == 1
+    assert says in shown.output + shown.stderr
 
 
 def test_a_gpu_that_is_not_there_is_one_error_and_exit_1() -> None:

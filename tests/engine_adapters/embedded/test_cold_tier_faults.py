@@ -21,7 +21,7 @@ from cache_core.tiers.disk import DiskTier
 from engine_adapters.base import GenerateRequest, SamplingParams, Usage
 from engine_adapters.embedded import cold_tiers
 from engine_adapters.embedded.adapter import EmbeddedAdapter
-from engine_adapters.embedded.cold_tiers import ColdTierError
+from engine_adapters.embedded.cold_stores import ColdTierError
 from engine_adapters.embedded.config import EmbeddedConfig
 from engine_adapters.embedded.tiering import reused_by_tier
 from engine_adapters.errors import EngineNotReadyError
