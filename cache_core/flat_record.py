@@ -11,7 +11,16 @@ from cache_core.metrics import CacheRecord
 Flat = Iterator[tuple[str, float]]
 
 _COUNTS = ("lookups", "hits", "prompt_tokens", "recomputed_tokens", "spilled_bytes", "fetched_bytes")
-_BY = ("matched_tokens", "reused_tokens", "moved_bytes", "transfers", "drops", "evictions", "ghost_tokens")
+_BY = (
+    "matched_tokens",
+    "reused_tokens",
+    "moved_bytes",
+    "transfers",
+    "drops",
+    "coded",
+    "evictions",
+    "ghost_tokens",
+)
 
 
 def flat_record(record: CacheRecord) -> dict[str, float]:

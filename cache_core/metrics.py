@@ -66,6 +66,9 @@ class CacheObserver:
     def dropped(self, tier: TierName, reason: DropReason, blocks: int = 1) -> None:
         """Blocks were not stored, or not served."""
 
+    def coded(self, tier: TierName, outcome: str, blocks: int = 1) -> None:
+        """Blocks were to be stored with a loss: "quantized" within its bound, else "kept_exact"."""
+
     def evicted(self, tier: TierName, policy: str, blocks: int, age: float) -> None:
         """Blocks left a tier to make room, `age` seconds after their last use."""
 
@@ -101,6 +104,7 @@ class CacheRecord:
     queued: Mapping[tuple[str, str], HistogramSnapshot]  # by (link, priority)
     seconds: Mapping[tuple[TierName, TierName], HistogramSnapshot]  # of done transfers, by (source, target)
     drops: Mapping[tuple[TierName, DropReason], int]  # blocks
+    coded: Mapping[tuple[TierName, str], int]  # blocks, see CacheObserver.coded
     evictions: Mapping[tuple[TierName, str], int]  # blocks, by (tier, policy)
     eviction_age: Mapping[tuple[TierName, str], HistogramSnapshot]
     ghost_tokens: Mapping[TierName, int]
@@ -143,6 +147,7 @@ class _Counts:
         default_factory=lambda: defaultdict(Histogram)
     )
     drops: Counter[tuple[TierName, DropReason]] = field(default_factory=Counter)
+    coded: Counter[tuple[TierName, str]] = field(default_factory=Counter)
     evictions: Counter[tuple[TierName, str]] = field(default_factory=Counter)
     age: defaultdict[tuple[TierName, str], Histogram] = field(default_factory=lambda: defaultdict(Histogram))
     ghosts: Counter[TierName] = field(default_factory=Counter)
@@ -182,6 +187,10 @@ class RecordingObserver(CacheObserver):
     def dropped(self, tier: TierName, reason: DropReason, blocks: int = 1) -> None:
         with self._lock:
             self._counts.drops[tier, reason] += blocks
+
+    def coded(self, tier: TierName, outcome: str, blocks: int = 1) -> None:
+        with self._lock:
+            self._counts.coded[tier, outcome] += blocks
 
     def evicted(self, tier: TierName, policy: str, blocks: int, age: float) -> None:
         with self._lock:
@@ -223,6 +232,7 @@ class RecordingObserver(CacheObserver):
                 queued={key: one.snapshot() for key, one in counts.queued.items()},
                 seconds={key: one.snapshot() for key, one in counts.seconds.items()},
                 drops=dict(counts.drops),
+                coded=dict(counts.coded),
                 evictions=dict(counts.evictions),
                 eviction_age={key: one.snapshot() for key, one in counts.age.items()},
                 ghost_tokens=dict(counts.ghosts),

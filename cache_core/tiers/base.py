@@ -131,6 +131,7 @@ class TierCounters:
         """One block came out like that, by its name in TierStats; None: nothing to count."""
         if outcome is not None:
             self.add(**{outcome: 1})
+            self._observer.coded(self._tier, outcome)
 
     def drop(self, reason: DropReason, blocks: int = 1) -> None:
         """That many blocks were not stored or not served."""

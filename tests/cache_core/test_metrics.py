@@ -56,6 +56,7 @@ def test_everything_told_is_in_the_record() -> None:
     observer.moved(moved(outcome="cancelled", moved_bytes=30))
     observer.moved(moved(source="device", target="host", moved_bytes=7, queued=None, seconds=None))
     observer.dropped("disk", DropReason.CHECKSUM, 3)
+    observer.coded("disk", "kept_exact", 2)
     observer.evicted("host", "lru", 4, 60.0)
     observer.ghost_hit("device", 48)
     observer.decided(Decided({"host": 5}, 2, 1.0, 1.5))
@@ -70,6 +71,7 @@ def test_everything_told_is_in_the_record() -> None:
     assert record.queued["host to device", "waiting"].count == 2
     assert record.seconds["host", "device"].count == 1, "only what arrived has a latency"
     assert record.drops == {("disk", DropReason.CHECKSUM): 3}
+    assert record.coded == {("disk", "kept_exact"): 2}
     assert record.evictions == {("host", "lru"): 4}
     assert record.eviction_age["host", "lru"].count == 4
     assert record.ghost_tokens == {"device": 48}

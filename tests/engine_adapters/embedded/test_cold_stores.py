@@ -82,6 +82,8 @@ def test_every_coding_comes_back_from_disk_and_store(
             assert stats[name].stored == 12
             assert stats[name].quantized + stats[name].kept_exact == (12 if coding.quantize else 0)
         assert not coding.quantize or stats["disk"].quantized == 12
+        counters = asyncio.run(one.counters())
+        assert counters.get("cache_coded_store_quantized", 0) == (12 if coding.quantize else 0)
     for without in (replace(both, disk_cache_dir=None), replace(both, store=None)):
         with running(without) as other:
             _, usage = asyncio.run(answer(other, PROMPT, 6))
