@@ -119,6 +119,22 @@ def test_many_conversations_that_begin_alike_each_keep_their_notes() -> None:
         assert second["messages"][:2] == first[name]["messages"]
 
 
+def test_equal_answers_to_two_notes_tell_nothing() -> None:
+    memory = ConversationMemory()
+    for name in ("Ada", "Ben"):
+        memory.record(send(memory, ONE, [f"User: {name}"]), answer("Good morning to you"))
+    second = send(memory, [user("one"), assistant("Good morning to you"), user("two")], ["User: Ben"])
+    assert texts(second, 0) == "one"
+
+
+def test_where_all_answers_are_recorded_an_unknown_one_is_another_conversations() -> None:
+    for all_recorded in (False, True):
+        memory = ConversationMemory(all_recorded=all_recorded)
+        send(memory, ONE, ["User: Ada"])
+        second = send(memory, TWO, ["User: Ben"])
+        assert ("Ada" in str(second)) is not all_recorded
+
+
 def test_a_client_that_cuts_thinking_out_of_answers_keeps_its_notes() -> None:
     memory = ConversationMemory(all_recorded=True)
     said = "It is four, as far as I can see from here."
