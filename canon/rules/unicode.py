@@ -29,7 +29,7 @@ def apply(context: RuleContext) -> None:
         text = slot.text
         if text.isascii():
             continue
-        if starts and text.startswith(_MARK) and text != _MARK:
+        if starts and text[0] == _MARK and len(text) > 1 and text[1] != _MARK:
             slot = context.rewrite_or_find(NAME, slot, text[1:], "a byte order mark in front of the text")
         composed = _composed(context, slot.text)
         if composed != slot.text:

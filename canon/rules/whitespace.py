@@ -42,7 +42,9 @@ def _trimmed(prose: Prose, lines: Sequence[Line]) -> str:
     written = [at for at, line in enumerate(lines) if line.guard or line.of(text).strip(_BLANKS)]
     first, last = written[0], written[-1]  # there is one: the text is not blank
     inner = lines[first : last + 1]
-    head = "" if prose.starts else text[: inner[0].start]
+    # A byte order mark behind blank lines is not at the start, and is not to come there.
+    keeps_head = not prose.starts or text.startswith("\ufeff", inner[0].start)
+    head = text[: inner[0].start] if keeps_head else ""
     body = "".join(_lines_kept(text, inner))
     if not prose.ends or inner[-1].guard in _EXACT_TO_THE_END:
         return head + body + text[inner[-1].end :]

@@ -66,6 +66,8 @@ def test_what_means_nothing_goes(before: str, after: str) -> None:
         "“Quoted \n\n\ntext” is quoted.",
         "<p>\nx \n\n\ny\n</p>",
         "\ufeff",
+        "\ufeff\ufeffA.",
+        "\n\ufeffA.",
         " \n\n ",
         "",
         "   indented first line",
