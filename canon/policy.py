@@ -20,9 +20,9 @@ RULES: Mapping[str, PolicyName | None] = MappingProxyType(
         "unicode": "safe",
         "whitespace": "safe",
         "schema_keywords": "safe",
-        "volatile_headers": "full",
         "dynamic_values": "full",
         "learned_slots": None,
+        "volatile_headers": "full",  # behind those that may leave a header as the first line
         "json_parts": "full",
         "json_in_text": None,
         "property_order": None,

@@ -39,6 +39,28 @@ def test_it_is_deterministic_idempotent_and_leaves_its_input_alone(policy: str |
         assert not once.changed
 
 
+FOUND = [  # by the tests above, once
+    {"system": "Current time: 2031-04-05T06:07:08Z", "messages": [{"role": "user", "content": []}]},
+    {"messages": [{"role": "system", "content": "\n\ufeff\ufeff"}]},
+    {"messages": [{"role": "system", "content": "\ufeff\ufeffA."}]},
+    {
+        "messages": [
+            {"role": "system", "content": "Current time: 2031-04-05T06:07:08Z\nx-billing-header: cch=1f2e3;"},
+            {"role": "user", "content": ""},
+        ]
+    },
+    {"messages": [{"type": []}]},
+]
+
+
+@pytest.mark.parametrize("body", FOUND)
+def test_what_once_broke_holds(body: dict[str, Any]) -> None:
+    for policy in POLICIES:
+        once = canonicalize(body, policy=policy)
+        assert spelled(canonicalize(once.body, policy=policy).body) == spelled(once.body)
+        assert not [finding for finding in once.findings if finding.cause == "the rule failed"]
+
+
 @EXAMPLES
 @given(body=damaged_bodies(), memory=st.booleans())
 def test_any_json_value_in_any_place_gives_an_answer(body: Any, memory: bool) -> None:

@@ -2,6 +2,7 @@ import pytest
 
 from canon.errors import PolicyError
 from canon.policy import RULES, Policy, lower
+from canon.rules import APPLY
 
 
 def test_under_off_nothing_runs_and_under_observe_all_that_full_does_without_applying_it():
@@ -35,3 +36,7 @@ def test_a_client_may_lower_a_policy_and_never_raise_it():
     assert lower("safe", "full") == "safe"
     with pytest.raises(PolicyError):
         lower("safe", "everything")
+
+
+def test_rules_run_in_the_order_in_which_they_are_listed():
+    assert list(APPLY) == [rule for rule in RULES if rule in APPLY]
