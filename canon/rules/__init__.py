@@ -30,7 +30,6 @@ APPLY: Mapping[str, Apply] = MappingProxyType(
         whitespace.NAME: whitespace.apply,
         schema_keywords.NAME: schema_keywords.apply,
         dynamic_values.NAME: dynamic_values.apply,
-        dynamic_values.NAME: dynamic_values.apply,
         learned_slots.NAME: learned_slots.apply,
         volatile_headers.NAME: volatile_headers.apply,
         json_parts.NAME: json_parts.apply,
