@@ -29,9 +29,15 @@ class _Boundary:
 class _Found:
     """KV of a prompt's leading blocks."""
 
-    headers: Sequence[BlockHeader]
     sources: Sequence[TierName]  # the warmest tier of each, "device" in front
     ready: int  # blocks on the device
+    first: int  # block of the first header: those before it are of no interest
+    known: Sequence[BlockHeader]
+
+    def headers(self, start: int, stop: int | None = None) -> list[BlockHeader]:
+        """Of blocks [start, stop)."""
+        stop = len(self.sources) if stop is None else stop
+        return list(self.known[start - self.first : stop - self.first])
 
 
 class WholePrefetcher(Prefetcher):
@@ -51,7 +57,7 @@ class WholePrefetcher(Prefetcher):
         number = self._purges.number(self._chains.digest(scope))
         if now >= limit or number is None:
             return Answer(now)
-        found = self._kv(tokens[:limit], scope, ready // self._cache.block_size, inquiry)
+        found = self._kv(tokens[:limit], scope, now, ready, inquiry)
         covered = len(found.sources) * self._cache.block_size
         if not inquiry.goes_on():
             return Answer(now, covered=covered)
@@ -65,22 +71,23 @@ class WholePrefetcher(Prefetcher):
         answer = self._bring_up(tokens, scope, found, best, number, priority, over)
         return answer or Answer(now, covered=covered)
 
-    def _kv(self, tokens: Tokens, scope: str, ready: int, inquiry: Inquiry) -> _Found:
+    def _kv(self, tokens: Tokens, scope: str, now: int, ready: int, inquiry: Inquiry) -> _Found:
+        first, ready = now // self._cache.block_size, ready // self._cache.block_size
         chain = self._chains.prompt(scope, tokens, inquiry.goes_on)
         below, sources = self._lookup.find(chain, ready, inquiry)
-        headers = chain.headers(0, ready) + below
+        headers = chain.headers(first, ready) + below
         self._chains.remember(chain)
         device: list[TierName] = ["device"] * ready
-        return _Found(headers, device + sources, ready)
+        return _Found(device + sources, ready, first, headers)
 
     def _boundaries(
         self, tokens: Tokens, scope: str, found: _Found, now: int, inquiry: Inquiry
     ) -> list[_Boundary]:
         """Where KV and a state are: what can be reused now, with a state on the device, and with one in any tier."""
         size = self._cache.block_size
-        on_device = self._states.device.deepest(tokens, scope, len(found.headers) * size)
+        on_device = max(now, self._states.device.deepest(tokens, scope, len(found.sources) * size))
         boundaries = [_Boundary(length // size, "device") for length in sorted({now, on_device})]
-        below = self._states.deepest(found.headers[on_device // size :], inquiry)
+        below = self._states.deepest(found.headers(on_device // size), inquiry)
         if below is not None:
             boundaries.append(_Boundary(on_device // size + below[0] + 1, below[1]))
         return boundaries
@@ -120,7 +127,7 @@ class WholePrefetcher(Prefetcher):
         state = None
         if best.state_in != "device":
             deadline = self._ways.engine.clock.now() + self.wait(0, best.blocks)
-            last = found.headers[best.blocks - 1]
+            (last,) = found.headers(best.blocks - 1, best.blocks)
             state = self._states.fetch(scope, tokens[:length], last, best.state_in, deadline)
             if state is None:
                 if blocks.fetch is not None:
@@ -146,8 +153,8 @@ class WholePrefetcher(Prefetcher):
         coming = self._cache.computing(tokens, scope)
         if coming is not None and coming.shared >= length:
             return self._of_another(coming)
-        headers, sources = found.headers[found.ready : end], found.sources[found.ready : end]
-        fetch = self._prepare(tokens, scope, list(headers), list(sources), over, whole=True)
+        headers, sources = found.headers(found.ready, end), list(found.sources[found.ready : end])
+        fetch = self._prepare(tokens, scope, headers, sources, over, whole=True)
         if fetch is None:
             return None
         self._start(fetch, number, priority)

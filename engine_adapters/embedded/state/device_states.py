@@ -1,5 +1,6 @@
 """The snapshots on the device, as the tiers below see them: rows that go down, and room for what comes up."""
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -12,6 +13,8 @@ from engine_adapters.embedded.state.auxiliary import Snapshot
 from engine_adapters.embedded.state.snapshot_store import SnapshotStore
 from engine_adapters.embedded.state.state_rows import StateRows
 
+log = logging.getLogger("kvgate.engine")
+
 
 class SnapshotsOnDevice(DeviceStates):
     """Any thread may call, as with the store."""
@@ -19,9 +22,10 @@ class SnapshotsOnDevice(DeviceStates):
     def __init__(self, store: SnapshotStore, rows: StateRows) -> None:
         self.rows = rows
         self._store = store
+        self._told = False
 
     def along(self, tokens: Tokens, scope: str) -> list[StateOnDevice]:
-        return [self.on_device(each) for each in self._store.along(tokens, scope) if self.rows.fits(each)]
+        return [self.on_device(each) for each in self._store.along(tokens, scope) if self._fits(each)]
 
     def on_device(self, snapshot: Snapshot) -> StateOnDevice:
         """One snapshot, to be copied."""
@@ -31,7 +35,7 @@ class SnapshotsOnDevice(DeviceStates):
         """From now on `leaves` is called, quick as it must be, with what the store drops to make room."""
 
         def evicted(tokens: Tokens, scope: str, snapshot: Snapshot) -> None:
-            if self.rows.fits(snapshot):
+            if self._fits(snapshot):
                 leaves(tokens, scope, self.on_device(snapshot))
 
         self._store.on_evict = evicted
@@ -45,6 +49,13 @@ class SnapshotsOnDevice(DeviceStates):
 
     def forget(self, scope: str) -> int:
         return self._store.flush(scope)
+
+    def _fits(self, snapshot: Snapshot) -> bool:
+        fits = self.rows.fits(snapshot)
+        if not fits and not self._told:
+            self._told = True
+            log.warning("a state is not what this model's were at load, so such states stay on the device")
+        return fits
 
 
 @dataclass(frozen=True, slots=True)
