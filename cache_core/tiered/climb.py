@@ -9,8 +9,9 @@ import numpy as np
 from cache_core.block_header import BlockHeader
 from cache_core.metrics import TierName
 from cache_core.tiered.ways import Ways
+from cache_core.tiers.base import Mask
 from cache_core.transfer import Priority, Transfer, TransferRefusedError
-from cache_core.transfer.tier_jobs import TierToHost
+from cache_core.transfer.tier_jobs import PIECE_BLOCKS, TierToHost
 
 log = logging.getLogger(__name__)
 
@@ -19,9 +20,11 @@ class Climb:
     """Brings up what is in the first colder tier, then what is in the next ones.
 
     Args:
-        sources: where each block was when it was looked up; one that has left the host since is looked for below.
+        headers: of the blocks wanted, those wanted soonest first.
+        sources: where each was when it was looked up; one that has left the host since is looked for below.
         ended: called once, on some thread, when no more will come, however much did. After `cancel` it is not, but
             for a call under way.
+        piece_blocks: blocks that are read together; None: as many as a link likes best.
     """
 
     def __init__(
@@ -32,25 +35,47 @@ class Climb:
         priority: Priority,
         deadline: float,
         ended: Callable[[], None],
+        piece_blocks: int | None = None,
     ) -> None:
         self._ways = ways
         self._headers = headers
-        self._sources = sources
+        self._sources = np.array(sources, dtype=object)
         self._priority = priority
         self._deadline = deadline
         self._ended = ended
-        self._lock = Lock()  # guards the two below
+        self._piece = piece_blocks or PIECE_BLOCKS
+        self._lock = Lock()  # guards what follows
+        self._there: Mask = np.zeros(len(headers), dtype=np.bool_)  # in the host, when last looked
+        self._coming: TierToHost | None = None
+        self._places = np.empty(0, dtype=np.intp)  # of what that brings
         self._transfer: Transfer | None = None
         self._cancelled = False
+        self._enough = False
 
     def start(self) -> None:
         """Begin. Blocks that are in the host count as used, so that room is not made at their expense."""
-        there = self._there()
-        self._ways.host.touch([h.key for h, is_there in zip(self._headers, there, strict=True) if is_there])
+        there = self._look()
+        self._ways.host.touch([self._headers[place].key for place in np.flatnonzero(there).tolist()])
         self._go_on(list(self._ways.colder))
 
+    def arrived(self) -> int:
+        """How many leading blocks are in the host, or will be as soon as it has ended. From any thread."""
+        with self._lock:
+            there = self._there.copy()
+            if self._coming is not None:
+                there[self._places] |= self._coming.served
+        return len(there) if there.all() else int(np.argmin(there))
+
+    def stop(self) -> None:
+        """What has arrived is enough: it ends after the piece at work."""
+        with self._lock:
+            self._enough = True
+            transfer = self._transfer
+        if transfer is not None:
+            transfer.cancel(0.0)
+
     def cancel(self) -> TierName | None:
-        """Stop, without waiting for a piece that is at work; says which tier has not answered."""
+        """Nothing of it is wanted. Does not wait for a piece at work; says which tier has not answered."""
         with self._lock:
             self._cancelled = True
             transfer = self._transfer
@@ -60,31 +85,33 @@ class Climb:
         return transfer.job.source
 
     def _go_on(self, names: list[TierName]) -> None:
-        wanted: list[BlockHeader] = []
-        while names and not (wanted := self._wanted(names[0])):
+        there = self._look()
+        places = np.empty(0, dtype=np.intp)
+        while names and not len(places := np.flatnonzero(~there & self._may_be_in(names[0]))):
             names = names[1:]
         if self._cancelled:
             return
-        transfer = self._submit(names[0], wanted) if names else None
+        transfer = self._submit(names[0], places) if names and not self._enough else None
         if transfer is None:
             self._ended()
             return
         # One that comes to another end still brought up its first batches.
         transfer.when_ended(lambda _: self._go_on(names[1:]))
 
-    def _wanted(self, name: TierName) -> list[BlockHeader]:
-        if not any(source in (name, "host") for source in self._sources):
-            return []
-        places = zip(self._headers, self._sources, self._there(), strict=True)
-        return [header for header, source, there in places if not there and source in (name, "host")]
+    def _may_be_in(self, name: TierName) -> Mask:
+        mask: Mask = (self._sources == name) | (self._sources == "host")
+        return mask
 
-    def _there(self) -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
-        return self._ways.host.contains([header.key for header in self._headers])
+    def _look(self) -> Mask:
+        there = self._ways.host.contains([header.key for header in self._headers])
+        with self._lock:
+            self._there, self._coming = there, None
+        return there
 
-    def _submit(self, name: TierName, wanted: Sequence[BlockHeader]) -> Transfer | None:
-        ways = self._ways
+    def _submit(self, name: TierName, places: "np.ndarray[tuple[int], np.dtype[np.intp]]") -> Transfer | None:
+        ways, wanted = self._ways, [self._headers[place] for place in places.tolist()]
         try:
-            job = TierToHost(ways.colder[name], name, ways.host, wanted)
+            job = TierToHost(ways.colder[name], name, ways.host, wanted, piece_blocks=self._piece)
             transfer = ways.engine.submit(job, self._priority, self._deadline)
         except TransferRefusedError:
             return None
@@ -92,8 +119,8 @@ class Climb:
             log.exception("blocks could not be brought up from the %s tier", name)
             return None
         with self._lock:
-            self._transfer = transfer
-            cancelled = self._cancelled
-        if cancelled:
+            self._transfer, self._coming, self._places = transfer, job, places
+            unwanted = self._cancelled or self._enough
+        if unwanted:
             transfer.cancel(0.0)
         return transfer

@@ -15,9 +15,13 @@ from cache_core.tiered.climb import Climb
 from cache_core.tiered.ways import Ways
 from cache_core.transfer import Priority, Transfer, TransferRefusedError
 from cache_core.transfer.device_jobs import HostToDevice
+from cache_core.transfer.tier_jobs import PIECE_BLOCKS
 
 log = logging.getLogger(__name__)
 
+_PIECES = 8  # in which blocks climb, so that the two can meet at many places
+_LEAST_PIECE = 8  # blocks
+_LEAST_STEP = 4  # blocks computed in one go
 _PIECE_SECONDS = 0.1  # waited at most for the piece at work, when a request leaves while bytes are written
 
 
@@ -30,19 +34,22 @@ class _Phase(Enum):
 
 
 class OwnLoad:
-    """Loads blocks [first, end) of a prompt for the one request that asked for them.
+    """Loads the last blocks of a prefix for the one request that asked for them, which computes the first ones.
 
-    What was looked up climbs to the host at once. When the request holds its lease, `advance` begins to write into
-    the lease's own blocks, from where the request has not computed yet. From then on the request computes up to
-    `start` and no further; when `there`, it commits up to `end` and goes on behind it. Until then nobody can find
-    these blocks, as nothing of a lease is visible that is not committed, and a block is committed only behind its
-    parents. If the load fails or is late, it is `over`, and the request goes on computing.
+    What lies below the host climbs up to it from its rear on, while the request computes from the front on, as far
+    as `limit` says. When they meet, `advance` begins to write the rest into the blocks of the request's own lease.
+    The request computes up to `start` and no further; when it is there, and so is the rest, it commits up to `end`
+    and goes on behind it. Until then nobody can find these blocks, as nothing of a lease is visible that is not
+    committed, and a block is committed only behind its parents. If the load fails or is late, it is `over`, and the
+    request goes on computing.
 
     Methods are called on the thread of the request, unless they say otherwise.
 
     Args:
-        headers: of the blocks from `first` on.
+        headers: of all blocks that may be loaded.
         sources: where each was when it was looked up.
+        first: block of the prompt where those begin.
+        split: block of the prompt where the two are expected to meet.
         deadline: on the engine's clock, in seconds; after it nothing more is begun.
         layered: whether the request may be computed while the last layers are still on their way.
         changed: called on any thread when the request should look again.
@@ -56,6 +63,7 @@ class OwnLoad:
         headers: Sequence[BlockHeader],
         sources: Sequence[TierName],
         first: int,
+        split: int,
         block_size: int,
         deadline: float,
         layered: bool,
@@ -66,12 +74,13 @@ class OwnLoad:
         self.deadline = deadline
         self.layered = layered
         self.stuck: TierName | None = None  # the tier that did not answer before the deadline
-        self.first = first
         self.end = (first + len(headers)) * block_size  # tokens from the prompt's start
         self.start: int | None = None  # tokens; None: no bytes are written yet
         self._ways = ways
         self._headers = headers
         self._sources = sources
+        self._first = first
+        self._split = split
         self._size = block_size
         self._changed = changed
         self._ended = ended
@@ -81,7 +90,10 @@ class OwnLoad:
         self._phase = _Phase.CLIMBING
         self._transfer: Transfer | None = None
         self._left: Lease | None = None  # what to release when no byte is written any more
-        self._climb = Climb(ways, headers, sources, Priority.WAITING, deadline, self._climbed)
+        piece = min(max(len(headers) // _PIECES, _LEAST_PIECE), PIECE_BLOCKS)
+        self._climb = Climb(
+            ways, headers[::-1], sources[::-1], Priority.WAITING, deadline, self._climbed, piece
+        )
 
     @property
     def identity(self) -> bytes:
@@ -110,10 +122,34 @@ class OwnLoad:
     def advance(self, lease: Lease, computed: int) -> None:
         """Begin to write into the own blocks of `lease`, whose first `computed` tokens are, if it is time to."""
         self._computed = computed
+        block = -(-computed // self._size)
         if computed >= self.end:
             self.give_up()
+        elif self._phase is _Phase.CLIMBING and self._met_at() <= block:
+            self._climb.stop()
         elif self._phase is _Phase.IN_HOST:
-            self._load(lease, max(self.first, -(-computed // self._size)))
+            # If nothing had to climb, they meet where that was planned.
+            climbed = any(source != "host" for source in self._sources)
+            begin = block if climbed else max(block, self._split)
+            if self._met_at() <= begin:
+                self._load(lease, begin)
+
+    def limit(self, computed: int) -> int:
+        """Up to which token the request may compute in one go, so that it stops where they meet."""
+        if self.start is not None and (self.loading or self.there):
+            return self.start
+        if self.over:
+            return self.end
+        block, split = computed // self._size, self._split
+        gap = max(self._met_at() - block, 0)
+        step = max(gap // 2, _LEAST_STEP)  # as the rear comes closer meanwhile
+        if block < split:
+            step = min(step, split - block)
+        return (block + step) * self._size
+
+    def _met_at(self) -> int:
+        """The block of the prompt from which on all are in the host."""
+        return self.end // self._size - self._climb.arrived()
 
     def wait_layer(self, layer: int) -> bool:
         """Wait for one layer's bytes; False: they will not come, or not in time."""
@@ -133,8 +169,8 @@ class OwnLoad:
         with self._lock:
             self._phase = _Phase.OVER
         self._settled(self.end)
-        begin = self.start // self._size - self.first
-        found = Counter(self._sources[begin : self.end // self._size - self.first])
+        begin, stop = (at // self._size - self._first for at in (self.start, self.end))
+        found = Counter(self._sources[begin:stop])
         return Counter({tier: blocks * self._size for tier, blocks in found.items()})
 
     def leave(self, lease: Lease) -> None:
@@ -180,9 +216,11 @@ class OwnLoad:
 
     def _load(self, lease: Lease, block: int) -> None:
         """Write what is in the host from `block` on, as far as there is no gap."""
-        begin = block - self.first
+        begin = block - self._first
         self.start = block * self._size
         try:
+            # In the prompt's order, so that no child outlasts its parents in the host.
+            self._ways.host.touch([header.key for header in self._headers])
             blocks = lease.blocks[block : self.end // self._size]
             job = HostToDevice(
                 self._ways.host, self._ways.device, self._headers[begin:], blocks, self._ways.up

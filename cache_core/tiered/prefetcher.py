@@ -104,17 +104,15 @@ class Prefetcher:
         over: Ended = partial(self._over, decision, began, matched // size)
         load = fetch = None
         if split < decision.blocks:
-            load = self._load_behind(
-                headers[split:], sources[split:], matched + split * size, decision, began
-            )
-            self._allow(load, number)
-            over = self._fetches.ended
+            over = self._fetches.ended  # the load tells
+            load = self._load_behind(headers, sources, matched // size, (front, split), began, decision)
         if front:
             fetch = self._prepare(tokens[: matched + front * size + 1], scope, headers, sources[:front], over)
-        if fetch is None:
-            return Answer(matched, load=load)
-        self._start(fetch, number, priority)
-        return Answer(fetch.end, fetch, fetch.end, load=load)
+        if fetch is not None:
+            self._start(fetch, number, priority)
+        if load is not None:
+            self._allow(load, number)
+        return Answer(matched, load=load) if fetch is None else Answer(fetch.end, fetch, fetch.end, load=load)
 
     def _layered(self, sources: list[TierName], decision: Plan, inquiry: Inquiry) -> bool:
         """Whether everything is loaded from the host into the request's own blocks, layer by layer."""
@@ -122,11 +120,18 @@ class Prefetcher:
         return whole and inquiry.alone and self._together.layered
 
     def _load_behind(
-        self, headers: list[BlockHeader], sources: list[TierName], start: int, decision: Plan, began: float
+        self,
+        headers: list[BlockHeader],
+        sources: list[TierName],
+        first: int,
+        parts: tuple[int, int],
+        began: float,
+        decision: Plan,
     ) -> OwnLoad:
-        """For blocks from token `start` on that are loaded while what lies before them is computed."""
+        """For what is loaded while what lies before it is computed; `parts` are where the first ends and it begins."""
         size = self._cache.block_size
-        end = start + len(headers) * size
+        front, split = parts
+        end = (first + len(sources)) * size
 
         def settled(ready: int) -> None:
             rest = self._estimates.recompute(ready, max(end - ready, 0) // size)
@@ -135,11 +140,12 @@ class Prefetcher:
 
         return OwnLoad(
             self._ways,
-            headers,
-            sources,
-            start // size,
+            headers[front:],
+            sources[front:],
+            first + front,
+            first + split,
             size,
-            began + self.wait(end - decision.blocks * size, decision.blocks),
+            began + self.wait(first * size, len(sources)),
             self._together.layered,
             self._fetches.changed,
             self._fetches.ended,

@@ -87,11 +87,8 @@ class Sequence:
 
     @property
     def stops_at(self) -> int:
-        """Tokens behind which it must not compute now, as bytes are on their way there."""
-        coming = self.coming
-        if coming is None or coming.start is None or not (coming.loading or coming.there):
-            return self.length
-        return coming.start
+        """Tokens up to which it may be computed in one go."""
+        return self.length if self.coming is None else min(self.coming.limit(self.computed), self.length)
 
     def append(self, token_id: int) -> None:
         """Add a sampled token."""

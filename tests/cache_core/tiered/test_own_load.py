@@ -80,8 +80,7 @@ class Request:
                 self.it.check(lease, self.scope)
             elif load.over:
                 self.load = load = None
-        stops = load is not None and (load.loading or load.there) and load.start == lease.ready
-        if stops:
+        if load is not None and load.limit(lease.ready) <= lease.ready:
             return False
         end = min(lease.ready // BLOCK * BLOCK + BLOCK, len(self.ids))
         if lease.ready < end:
@@ -148,9 +147,10 @@ def test_the_rear_comes_while_the_front_is_computed(split: int) -> None:
         assert it.run(PROMPT) == N * BLOCK
 
 
-def test_nobody_finds_what_came_before_what_lies_before_it_is_ready(tmp_path: Path) -> None:
-    filled(tmp_path)
-    with world(tmp_path) as it:
+def test_nobody_finds_what_came_before_what_lies_before_it_is_ready() -> None:
+    with world() as it:
+        warm(it)
+        it.cache.flush()
         decides(it, 0, 3)
         request = Request(it)
         request.admit()
@@ -279,7 +279,7 @@ def test_a_request_that_is_cancelled_leaves_nothing(tmp_path: Path, moment: str)
         assert nothing_held(it)
 
 
-def test_a_damaged_block_ends_what_comes(tmp_path: Path) -> None:
+def test_a_block_that_left_the_host_again_ends_what_comes(tmp_path: Path) -> None:
     filled(tmp_path)
     with world(tmp_path) as it:
         decides(it, 0, 2)
@@ -290,7 +290,58 @@ def test_a_damaged_block_ends_what_comes(tmp_path: Path) -> None:
         it.tiers.host.delete([headers[4].key])
         request.admit()
         request.finish()
-        assert (request.computed_blocks, request.came) == (N + 1 - 2, 2 * BLOCK)
+        assert (request.computed_blocks, request.came) == (3, 4 * BLOCK)
+
+
+def test_what_lies_behind_a_block_that_cannot_be_read_comes_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled(tmp_path)
+    with world(tmp_path) as it:
+        decides(it, 0, 2)
+        lost = it.tiers._chains.headers("default", IDS)[3]
+        get = it.tiers.colder["disk"].get
+
+        def holed(headers: Any, out: Any, timeout: float | None = None) -> Any:
+            return get(headers, out, timeout) & np.array([header.key != lost.key for header in headers])
+
+        monkeypatch.setattr(it.tiers.colder["disk"], "get", holed)
+        request = Request(it)
+        until(lambda: request.ask is not None and not request.ask.waits)
+        it.settle_links()
+        request.admit()
+        request.finish()
+        assert (request.computed_blocks, request.came) == (4 + 1, 2 * BLOCK)
+
+
+def test_the_rear_that_has_come_is_enough_when_the_front_gets_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk gives the last two blocks, and hangs at those before them."""
+    filled(tmp_path)
+    monkeypatch.setattr("cache_core.tiered.own_load._LEAST_PIECE", 2)
+    with world(tmp_path, options=SLOW) as it:
+        decides(it, 0, 2)
+        last = {header.key for header in it.tiers._chains.headers("default", IDS)[4:]}
+        get, go = it.tiers.colder["disk"].get, Event()
+
+        def hangs(headers: Any, out: Any, timeout: float | None = None) -> Any:
+            if not {header.key for header in headers} <= last:
+                go.wait(20)
+            return get(headers, out, timeout)
+
+        monkeypatch.setattr(it.tiers.colder["disk"], "get", hangs)
+        request = Request(it)
+        request.admit()
+        assert request.load is not None
+        until(lambda: request.load is not None and request.load._climb.arrived() == 2)
+        for _ in range(4):
+            assert request.step()
+        request.load.advance(request.lease, 4 * BLOCK)  # type: ignore[arg-type]
+        go.set()
+        until(lambda: _begun(request))
+        request.finish()
+        assert (request.computed_blocks, request.came) == (4 + 1, 2 * BLOCK)
 
 
 def test_a_warm_front_is_waited_for_and_a_cold_rear_comes_meanwhile(tmp_path: Path) -> None:
