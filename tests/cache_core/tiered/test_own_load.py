@@ -11,12 +11,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cache_core import Lease
-from cache_core.load_or_recompute import Plan
 from cache_core.metrics import RecordingObserver
-from cache_core.tiered import Ask, OwnLoad, TieringOptions
+from cache_core.tiered import TieringOptions
 from cache_core.transfer import Priority, TransferRefusedError
 from tests.cache_core.tiered.faulty_files import FaultyFiles
+from tests.cache_core.tiered.overlapped import Request, decides
 from tests.cache_core.tiered.world import BLOCK, World, until, world
 
 N = 6
@@ -35,79 +34,6 @@ def warm(it: World) -> None:
     it.run(PROMPT)
     it.run(PROMPT)
     it.settle()
-
-
-def decides(it: World, front: int, split: int) -> None:
-    """From now on that many leading blocks are loaded first, and those from `split` on while the middle is computed."""
-
-    def plan(sources: list[str], start: int, overlap: bool = False) -> Plan:
-        n = len(sources)
-        return Plan(min(front, n), min(split, n) if overlap else n, n, 1.0, 2.0, 3.0)
-
-    it.tiers._estimates.plan = plan  # type: ignore[method-assign, assignment]
-
-
-class Request:
-    """One that computes block after block, and takes what came when it gets there."""
-
-    def __init__(self, it: World, scope: str = "default", ids: np.ndarray = IDS) -> None:  # type: ignore[type-arg]
-        self.it, self.scope, self.ids = it, scope, ids
-        self.ask: Ask | None = it.tiers.ask(ids, scope, alone=True)
-        self.lease: Lease | None = None
-        self.load: OwnLoad | None = None
-        self.computed_blocks = 0
-        self.came = 0  # tokens
-
-    def admit(self) -> None:
-        if self.ask is not None:
-            until(lambda: self.ask is None or not self.ask.waits)
-            self.load = self.ask.take_load()
-            self.ask.cancel()
-        self.lease = self.it.cache.acquire(self.ids, self.scope)
-        self.it.check(self.lease, self.scope)
-        self.lease.extend(self.ids[self.lease.matched :])
-
-    def step(self) -> bool:
-        """One block, if it may compute it. False: it has to wait."""
-        lease, load = self.lease, self.load
-        assert lease is not None
-        if load is not None:
-            load.advance(lease, lease.ready)
-            if load.there and lease.ready == load.start:
-                lease.commit(load.end)
-                self.came += load.take().total()
-                self.load = load = None
-                self.it.check(lease, self.scope)
-            elif load.over:
-                self.load = load = None
-        if load is not None and load.limit(lease.ready) <= lease.ready:
-            return False
-        end = min(lease.ready // BLOCK * BLOCK + BLOCK, len(self.ids))
-        if lease.ready < end:
-            self._compute(lease, end)
-        return True
-
-    def _compute(self, lease: Lease, end: int) -> None:
-        block = lease.ready // BLOCK
-        blocks, tokens = lease.blocks, lease.tokens
-        self.it.write(int(blocks[block]), tokens[:end], self.scope)
-        lease.commit(end)
-        self.computed_blocks += 1
-
-    def finish(self) -> None:
-        assert self.lease is not None
-        while self.lease.ready < len(self.ids):
-            if not self.step():
-                until(lambda: self.load is None or not self.load.loading)
-        self.it.check(self.lease, self.scope)
-        self.lease.release()
-
-    def leave(self) -> None:
-        assert self.lease is not None
-        if self.load is None:
-            self.lease.release()
-        else:
-            self.load.leave(self.lease)
 
 
 def nothing_held(it: World) -> bool:
@@ -138,7 +64,7 @@ def test_the_rear_comes_while_the_front_is_computed(split: int) -> None:
         warm(it)
         it.cache.flush()
         decides(it, 0, split)
-        request = Request(it)
+        request = Request(it, IDS)
         request.admit()
         request.finish()
         assert (request.computed_blocks, request.came) == (split + 1, (N - split) * BLOCK)
@@ -152,7 +78,7 @@ def test_nobody_finds_what_came_before_what_lies_before_it_is_ready() -> None:
         warm(it)
         it.cache.flush()
         decides(it, 0, 3)
-        request = Request(it)
+        request = Request(it, IDS)
         request.admit()
         assert request.lease is not None
         until(lambda: _begun(request) and request.load is not None and request.load.there)
@@ -181,7 +107,7 @@ def test_where_computing_got_further_only_the_rest_is_loaded(tmp_path: Path) -> 
     with world(tmp_path, files=files, options=SLOW) as it:
         decides(it, 0, 2)
         files.hang_reads = True
-        request = Request(it)
+        request = Request(it, IDS)
         request.admit()
         for _ in range(4):
             assert request.step()  # past the split, as nothing is there yet
@@ -198,7 +124,7 @@ def test_what_comes_too_late_is_not_loaded(tmp_path: Path) -> None:
     with world(tmp_path, files=files, options=SLOW) as it:
         decides(it, 0, 2)
         files.hang_reads = True
-        request = Request(it)
+        request = Request(it, IDS)
         request.admit()
         request.finish()
         assert (request.computed_blocks, request.came) == (N + 1, 0)
@@ -214,7 +140,7 @@ def test_a_disk_that_hangs_holds_up_nobody_and_rests(tmp_path: Path) -> None:
     with world(tmp_path, files=files, options=options) as it:
         decides(it, 0, 2)
         files.hang_reads = True
-        request = Request(it)
+        request = Request(it, IDS)
         request.admit()
         until(lambda: request.load is None or request.load.over)
         request.finish()
@@ -232,7 +158,7 @@ def test_no_block_is_free_while_bytes_are_written_to_it(
         it.cache.flush()
         decides(it, 0, 2)
         with held_transfers(it, monkeypatch) as reached:
-            request = Request(it)
+            request = Request(it, IDS)
             request.admit()
             request.step()
             assert reached.wait(20)
@@ -249,7 +175,7 @@ def test_who_leaves_between_two_pieces_has_left_when_it_returns() -> None:
         warm(it)
         it.cache.flush()
         decides(it, 0, 0)
-        request = Request(it)
+        request = Request(it, IDS)
         request.admit()
         request.step()
         request.leave()
@@ -263,7 +189,7 @@ def test_a_request_that_is_cancelled_leaves_nothing(tmp_path: Path, moment: str)
     with world(tmp_path, files=files, options=SLOW) as it:
         decides(it, 0, 2)
         files.hang_reads = True
-        request = Request(it)
+        request = Request(it, IDS)
         assert request.ask is not None
         if moment != "asked":
             assert files.hanging.wait(20)
@@ -284,7 +210,7 @@ def test_a_block_that_left_the_host_again_ends_what_comes(tmp_path: Path) -> Non
     with world(tmp_path) as it:
         decides(it, 0, 2)
         headers = it.tiers._chains.headers("default", IDS)
-        request = Request(it)
+        request = Request(it, IDS)
         until(lambda: request.ask is not None and not request.ask.waits)
         it.settle_links()
         it.tiers.host.delete([headers[4].key])
@@ -306,7 +232,7 @@ def test_what_lies_behind_a_block_that_cannot_be_read_comes_all_the_same(
             return get(headers, out, timeout) & np.array([header.key != lost.key for header in headers])
 
         monkeypatch.setattr(it.tiers.colder["disk"], "get", holed)
-        request = Request(it)
+        request = Request(it, IDS)
         until(lambda: request.ask is not None and not request.ask.waits)
         it.settle_links()
         request.admit()
@@ -331,7 +257,7 @@ def test_the_rear_that_has_come_is_enough_when_the_front_gets_there(
             return get(headers, out, timeout)
 
         monkeypatch.setattr(it.tiers.colder["disk"], "get", hangs)
-        request = Request(it)
+        request = Request(it, IDS)
         request.admit()
         assert request.load is not None
         until(lambda: request.load is not None and request.load._climb.arrived() == 2)
@@ -350,7 +276,7 @@ def test_a_warm_front_is_waited_for_and_a_cold_rear_comes_meanwhile(tmp_path: Pa
         assert it.fetch(PROMPT[: 2 * BLOCK + 1])
         it.cache.flush()
         decides(it, 2, 4)
-        request = Request(it)
+        request = Request(it, IDS)
         request.admit()
         assert request.lease is not None
         assert request.lease.matched == 2 * BLOCK
@@ -364,7 +290,7 @@ def test_a_purge_reaches_what_has_not_come_yet(tmp_path: Path) -> None:
     filled(tmp_path)
     with world(tmp_path) as it:
         decides(it, 0, 2)
-        request = Request(it)
+        request = Request(it, IDS)
         until(lambda: request.ask is not None and not request.ask.waits)
         it.settle_links()
         it.tiers.purge("default")
@@ -391,7 +317,7 @@ def test_a_way_that_refuses_or_breaks_costs_reuse_alone(
             raise error
 
         monkeypatch.setattr(it.tiers._engine, "submit", refuse)
-        request = Request(it)
+        request = Request(it, IDS)
         request.admit()
         request.finish()
         assert request.computed_blocks == N + 1
@@ -404,7 +330,7 @@ def test_decisions_and_their_regret_are_told(tmp_path: Path) -> None:
     seen = RecordingObserver()
     with world(tmp_path, observer=seen) as it:
         decides(it, 0, 2)
-        request = Request(it)
+        request = Request(it, IDS)
         request.admit()
         request.finish()
         it.settle()
@@ -428,7 +354,7 @@ def test_layer_by_layer_all_of_it_comes_into_the_requests_own_blocks() -> None:
     with world(options=TieringOptions(reserve_blocks=0, layered=True)) as it:
         warm(it)
         it.cache.flush()
-        request = Request(it)
+        request = Request(it, IDS)
         request.admit()
         assert request.load is not None
         assert request.load.layered
@@ -460,7 +386,7 @@ def test_whatever_is_where_bytes_are_right_and_nothing_is_left_behind(
         headers = it.tiers._chains.headers("default", IDS)
         decides(it, min(front, split), split)
         it.tiers.host.delete([header.key for header in headers[in_host:]])
-        request = Request(it)
+        request = Request(it, IDS)
         if lost < N:
             it.tiers.host.delete([headers[lost].key])
         request.admit()

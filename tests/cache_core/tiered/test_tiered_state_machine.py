@@ -11,9 +11,11 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from cache_core import OutOfBlocksError
 from cache_core.residency import BITS
 from cache_core.tiered import TieringOptions, WritePolicy
 from tests.cache_core.tiered.faulty_files import FaultyFiles
+from tests.cache_core.tiered.overlapped import Request, decided
 from tests.cache_core.tiered.world import BLOCK, World, world
 
 SCOPES = ("a", "b")
@@ -58,6 +60,34 @@ class AllTiers(RuleBasedStateMachine):
     @rule(prompt=prompts, scope=st.sampled_from(SCOPES))
     def fetch_without_waiting(self, prompt: list[int], scope: str) -> None:
         self.it.tiers.prefetch(np.array(prompt, dtype=np.int32), scope)
+
+    @rule(
+        prompt=prompts,
+        scope=st.sampled_from(SCOPES),
+        ends=st.tuples(st.integers(0, 7), st.integers(0, 7)).map(sorted),
+        evicted=st.integers(0, 10),
+        steps=st.integers(0, 8),
+        leaves=st.booleans(),
+    )
+    def request_that_loads_while_it_computes(
+        self, prompt: list[int], scope: str, ends: list[int], evicted: int, steps: int, leaves: bool
+    ) -> None:
+        """It waits for a front, computes the middle and loads the rear, wherever these end; or goes away meanwhile."""
+        self.it.settle()
+        self.it.cache.evict(evicted)
+        with decided(self.it, *ends):
+            request = Request(self.it, np.array(prompt, dtype=np.int32), scope)
+            try:
+                request.admit()
+            except OutOfBlocksError:  # a fetch of before holds what is missing
+                return
+        for _ in range(steps if leaves else 0):
+            request.step()
+            self.it.cache.check_integrity()
+        if leaves:
+            request.leave()
+        else:
+            request.finish()  # checks every byte
 
     @rule(prompt=prompts, scope=st.sampled_from(SCOPES), gone=st.integers(1, 6), lost=st.integers(0, 7))
     def cool_down_and_come_back(self, prompt: list[int], scope: str, gone: int, lost: int) -> None:
