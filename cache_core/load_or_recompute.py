@@ -68,6 +68,11 @@ class PrefillEstimator:
         if tokens > 0:
             self._line.observe(start + (tokens + 1) / 2, seconds / tokens)
 
+    @property
+    def token(self) -> tuple[float, float]:
+        """Seconds of one token without those before it, and more for each of those."""
+        return self._line.fixed, self._line.slope
+
     def block_seconds(self, start: int, blocks: int, block_size: int) -> Seconds:
         """Expected seconds for each of these blocks, the first of which begins at token `start`."""
         middles = start + block_size * np.arange(blocks, dtype=np.float64) + (block_size + 1) / 2

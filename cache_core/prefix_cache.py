@@ -13,6 +13,7 @@ from cache_core.errors import LeaseError, OutOfBlocksError
 from cache_core.eviction import (
     DEFAULT_POLICY,
     EvictionPolicy,
+    MeasuredCosts,
     RetentionHints,
     RetentionLimits,
     policy_named,
@@ -25,7 +26,7 @@ from cache_core.lease import Lease
 from cache_core.metrics import CacheObserver, NullObserver, TierName
 from cache_core.node import Node
 from cache_core.prefix_index import PrefixIndex
-from cache_core.residency import BITS, Bits, Kept, bits_of, noted
+from cache_core.residency import BITS, Bits, Kept, bits_of, noted, warmest
 from cache_core.stats import CacheStats, Counters
 from cache_core.tick_times import TickTimes
 from cache_core.tokens import Tokens, as_tokens
@@ -185,6 +186,11 @@ class PrefixCache:
             path = self._index.path(scope, tokens)
             parts = [bits_of(node.resident, node.num_blocks, self._kept)[:blocks] for node, blocks in path]
         return np.concatenate([np.empty(0, dtype=np.uint8), *parts]) | np.uint8(BITS["device"])
+
+    def measured(self, costs: MeasuredCosts) -> None:
+        """What it takes to have a block again; the eviction policy may want to know."""
+        with self._lock:
+            self._policy.measured(costs, self._lies_in)
 
     def spill_to(self, spill: Spill | None) -> None:
         """Before blocks are evicted, show them to `spill`, which may copy their bytes; None: to nobody.
@@ -401,6 +407,9 @@ class PrefixCache:
                 self._removed_below(above)
         self._count_evicted(freed)
         return freed
+
+    def _lies_in(self, node: Node) -> TierName | None:
+        return warmest(node.resident, node.num_blocks - 1, self._kept)
 
     def _lies_below(self, node: Node, taken: int) -> bool:
         """Whether every tier below is known to have the last blocks of a node."""

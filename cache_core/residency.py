@@ -60,6 +60,20 @@ def bits_of(packed: bytes | None, blocks: int, kept: Mapping[TierName, Kept]) ->
     return found
 
 
+def warmest(packed: bytes | None, block: int, kept: Mapping[TierName, Kept]) -> TierName | None:
+    """The warmest tier that is known to have a block of a node; None: none is."""
+    if packed is None:
+        return None
+    known = unpack(packed)
+    if block >= len(known.bits):
+        return None
+    found = known.bits[block]
+    for tier, moment in zip(_ORDER, known.moments, strict=True):
+        if found & BITS[tier] and tier in kept and kept[tier](moment):
+            return tier
+    return None
+
+
 def noted(
     packed: bytes | None, tier: TierName, first: int, last: int, moment: int, kept: Kept
 ) -> bytes | None:

@@ -5,7 +5,7 @@ from cache_core.eviction.cost import BlockCost, Cost
 from cache_core.eviction.hints import RetentionHints, RetentionLimits
 from cache_core.eviction.lru import LRU
 from cache_core.eviction.lru_k import LRUK
-from cache_core.eviction.policy import EvictionPolicy
+from cache_core.eviction.policy import EvictionPolicy, MeasuredCosts
 from cache_core.eviction.registry import DEFAULT_POLICY, POLICIES, policy_named
 
 __all__ = [
@@ -17,6 +17,7 @@ __all__ = [
     "BlockCost",
     "Cost",
     "EvictionPolicy",
+    "MeasuredCosts",
     "RetentionHints",
     "RetentionLimits",
     "policy_named",

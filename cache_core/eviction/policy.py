@@ -1,8 +1,11 @@
 """What the cache asks of an eviction policy."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import NamedTuple
 
+from cache_core.metrics import TierName
 from cache_core.node import Node
 from cache_core.tokens import Tokens
 
@@ -12,6 +15,18 @@ class Lookup(NamedTuple):
 
     ready: int  # leading blocks
     accesses: int  # calls of `EvictionPolicy.accessed` until then
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredCosts:
+    """What it takes here to have a block again, in seconds."""
+
+    token_s: float  # prefill of one token without those before it
+    attention_s: float  # more for every token before it
+    reload_s: Mapping[TierName, float]  # one block from each tier below
+
+
+LiesIn = Callable[[Node], TierName | None]  # the warmest tier below that is known to have a node's last block
 
 
 class EvictionPolicy(ABC):
@@ -56,6 +71,9 @@ class EvictionPolicy(ABC):
 
     def removed(self, node: Node) -> None:  # noqa: B027 - most policies find out by themselves
         """`node` left the tree in another way than as a victim."""
+
+    def measured(self, costs: MeasuredCosts, lies_in: LiesIn) -> None:  # noqa: B027 - most ask for no costs
+        """What blocks cost now; `lies_in` says whenever it is asked from where the last one of a node could come."""
 
     def purged(self, scope: str) -> None:  # noqa: B027 - few policies remember scopes
         """Nothing may be remembered of this scope."""

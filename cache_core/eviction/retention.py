@@ -7,7 +7,7 @@ from itertools import count
 from cache_core.eviction.hints import RetentionHints, RetentionLimits
 from cache_core.eviction.keeps import NEVER, Keeps, Retained
 from cache_core.eviction.leaf_queue import LeafQueue
-from cache_core.eviction.policy import EvictionPolicy, Lookup
+from cache_core.eviction.policy import EvictionPolicy, LiesIn, Lookup, MeasuredCosts
 from cache_core.node import Node
 from cache_core.tokens import Tokens
 
@@ -106,6 +106,9 @@ class Retention(EvictionPolicy):
         if node.retained is not None:
             self._withdraw(node.retained)
         self._policy.removed(node)
+
+    def measured(self, costs: MeasuredCosts, lies_in: LiesIn) -> None:
+        self._policy.measured(costs, lies_in)
 
     def purged(self, scope: str) -> None:
         self._policy.purged(scope)

@@ -1,8 +1,9 @@
 """What bringing blocks up and computing them takes here, as measured."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from threading import Lock
 
+from cache_core.eviction import MeasuredCosts
 from cache_core.load_or_recompute import LoadCost, LoadEstimator, Plan, PrefillEstimator, Seconds, plan
 from cache_core.metrics import CacheObserver, Moved, TierName
 
@@ -56,6 +57,13 @@ class Estimates:
         below = [tier for tier in sources if tier != "device"]
         costs = self._costs(set(below), nbytes)
         return sum(costs[tier].block for tier in below) + sum(costs[tier].setup for tier in set(below))
+
+    def measured(self, tiers: Collection[TierName]) -> MeasuredCosts:
+        """For the eviction policy. What a batch costs beside its blocks is left out."""
+        with self._lock:
+            token_s, attention_s = self._prefill.token
+        reload_s = {tier: cost.block for tier, cost in self._costs(set(tiers)).items()}
+        return MeasuredCosts(token_s, attention_s, reload_s)
 
     def _costs(self, tiers: set[TierName], nbytes: int | None = None) -> dict[TierName, LoadCost]:
         nbytes = self._block_bytes if nbytes is None else nbytes

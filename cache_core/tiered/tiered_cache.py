@@ -38,6 +38,7 @@ log = logging.getLogger(__name__)
 WritePolicy = Literal["write_through_on_second_hit", "write_back", "none"]
 
 _PURGING = 5.0  # seconds that one may hold up whoever purges
+_TELL_EVERY = 16  # prefills, after which the eviction policy hears what blocks cost
 _CLOSING = 10.0  # seconds that a stuck disk may hold up the end
 
 
@@ -85,6 +86,7 @@ class TieredCache:
         observer = observer or NullObserver()
         self._on_ready = on_ready or (lambda: None)
         self._estimates = Estimates(device.bytes_per_block, cache.block_size)
+        self._computed = 0
         self._chains = ScopeChains(identity)
         self._purges = Purges()
         up, down = CopyLane(device.device), CopyLane(device.device)
@@ -183,6 +185,9 @@ class TieredCache:
     def computed(self, start: int, tokens: int, seconds: float) -> None:
         """A request prefilled `tokens` tokens from `start` on in that time."""
         self._estimates.computed(start, tokens, seconds)
+        self._computed += 1
+        if self._computed % _TELL_EVERY == 1:
+            self.cache.measured(self._estimates.measured(self._below()))
 
     def purge(self, scope: str, timeout: float = _PURGING) -> Purged:
         """Forget a scope on every tier, at once and for good, whatever moves or is being copied now.

@@ -45,3 +45,10 @@ def test_transfers_that_failed_or_went_down_are_not_measured() -> None:
     made.moved(Moved("link", "disk", "host", "waiting", "failed", BLOCK_BYTES, 0.0, 100.0))
     made.moved(Moved("link", "host", "disk", "waiting", "done", BLOCK_BYTES, 0.0, 100.0))
     assert made.plan(["disk"] * 20, 0) == before
+
+
+def test_what_the_eviction_policy_hears_is_what_was_measured() -> None:
+    costs = measured(disk=2e-3, prefill=4e-3).measured(["host", "disk"])
+    assert costs.reload_s["disk"] == pytest.approx(2e-3, rel=0.1)
+    assert costs.reload_s["host"] < 1e-6
+    assert costs.token_s + costs.attention_s * 50 == pytest.approx(4e-3 / BLOCK, rel=0.1)

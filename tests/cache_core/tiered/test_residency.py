@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from cache_core.residency import BITS
+from cache_core.tiered import TieringOptions
 from tests.cache_core.tiered.test_observed import prompt
 from tests.cache_core.tiered.test_tiered_cache import PROMPT, warm
 from tests.cache_core.tiered.world import BLOCK, World, until, world
@@ -107,3 +108,19 @@ def test_a_purged_scope_is_known_nowhere(tmp_path: Path) -> None:
         it.tiers.purge("default")
         it.run(PROMPT)
         assert known(it) == [BITS["device"]] * 5
+
+
+def test_a_policy_of_costs_lets_go_first_of_what_the_host_gives_back_soon(tmp_path: Path) -> None:
+    with world(tmp_path, policy="cost", blocks=32, options=TieringOptions(reserve_blocks=0)) as it:
+        first, second = prompt(1), prompt(2)
+        for _ in range(2):
+            it.run(first)
+            it.run(second)
+        until(lambda: it.tiers.idle)
+        it.tiers.flush(["host", "disk"])
+        warm_and_known(it, second)  # only that one lies below now, though it was used more often
+        for _ in range(17):
+            it.tiers.computed(0, 1000, 3600.0)  # prefill is dear
+        assert it.tiers.demote(5) == 5
+        assert it.cache.match(np.array(second, dtype=np.int32)) == 0
+        assert it.cache.match(np.array(first, dtype=np.int32)) == 5 * BLOCK
