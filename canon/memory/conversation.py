@@ -77,14 +77,6 @@ class Conversation:
         """How many user turns and tool results the request has; 0: it is no conversation."""
         return len(self._outline)
 
-    def learned(self, name: str) -> bytes | None:
-        """What was learned from the traffic of this scope, as `learn` wrote it."""
-        return self.store.get(digest("learned", self._sharing, name.encode()))
-
-    def learn(self, name: str, before: bytes | None, now: bytes) -> bool:
-        """Replace what was learned, if it still is `before`. False: somebody else learned in the meantime."""
-        return self.store.compare_and_put(digest("learned", self._sharing, name.encode()), before, now)
-
     def chain(self, body: Mapping[str, Any]) -> Chain:
         """A chain that has what stands before the turns of `body`, as it is sent."""
         root = digest("conversation", self._client, str(self.rules_version).encode())
