@@ -22,6 +22,8 @@ _QUOTED = re.compile(
 _WORD = re.compile(r"\S+")
 _EDGES = "*_()[]{}.,;:!?…¡¿-–—'’"  # what may stand beside a word of prose
 _NO_PROSE = re.compile(r"[/\\@_=<>{}\[\]|$#~^*+&%`\d]|[.:]\w")
+# A path, a file or a folder may have blanks in its name: its whole line is left alone.
+_PATH = re.compile(r"(?:^|[\s(\[:=])(?:[~.]{0,2}/|[A-Za-z]:\\|\\\\)\S|/\S*/|\w\.[A-Za-z]\w{0,5}\b")
 
 
 def apply(context: RuleContext) -> None:
@@ -49,6 +51,9 @@ def _composed(context: RuleContext, text: str) -> str:
 
 def _composed_pieces(line: str) -> Iterator[str]:
     """The line with its words composed, but for those in quotation marks."""
+    if _PATH.search(line):
+        yield line
+        return
     at = 0
     for quoted in _QUOTED.finditer(line):
         yield _WORD.sub(_compose, line[at : quoted.start()])

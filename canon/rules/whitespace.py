@@ -3,8 +3,8 @@
 Gone: blank lines before the whole text; blanks and newlines after it; a single blank or tab at a line's end; all but
 one of several blank lines in a row.
 
-Never: two or more blanks before a newline (a line break in Markdown); the end of a text that ends in YAML, a program, a
-patch or a text handed over; where two parts of a message meet; guarded regions; user, assistant and tool text.
+Never: two or more blanks before a newline (a line break in Markdown); the end of a text that ends in YAML, a patch, an
+open fence or a text handed over; where two parts of a message meet; guarded regions; user, assistant and tool text.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ NAME = "whitespace"
 
 _BLANKS = " \t"
 _ENDS = " \t\r\n"
-_EXACT_TO_THE_END = ("fence", "diff", "code", "content", "indent")
+_EXACT_TO_THE_END = ("fence", "diff", "content", "indent")
 
 
 def apply(context: RuleContext) -> None:

@@ -61,21 +61,35 @@ def _mark_text(lines: Sequence[str], guards: list[Guard | None], at: int) -> int
         at += 1
     if at < len(lines) and guards[at] in ("fence", "tagged", "markup", "quote"):
         return at  # it is delimited, and guarded already
-    guards[start:] = [_announced(guard) for guard in guards[start:]]
+    guards[start:] = [_over(guard, "content") for guard in guards[start:]]
     return len(lines)
 
 
 def _mark_paragraph(lines: Sequence[str], guards: list[Guard | None], at: int) -> int:
     while at < len(lines) and lines[at].strip():
-        guards[at] = _announced(guards[at])
+        guards[at] = _over(guards[at], "example")
         at += 1
     return at
 
 
-def _announced(guard: Guard | None) -> Guard:
-    return "content" if guard in (None, "code", "indent") else guard
+def _over(guard: Guard | None, announced: Guard) -> Guard:
+    return announced if guard in (None, "code", "indent") else guard
 
 
 def may_ask_for_form(line: str) -> bool:
     """Whether what comes behind this line may be a form or an example of what the model is to write."""
     return _ASKED.search(line[-_LONGEST:]) is not None
+
+
+_REFERRED = re.compile(
+    r"\b(?:above|preceding|previous|shown|given|such|oben|obige\w*|ci-dessus|arriba|anterior|sopra)\b|上記|上述|以上|上面",
+    re.IGNORECASE,
+)
+
+
+def may_refer_to_form(text: str) -> bool:
+    """Whether the beginning of a text may speak of what stands before it as a form to follow."""
+    return _REFERRED.search(text[:_REFERENCE]) is not None
+
+
+_REFERENCE = 300  # characters

@@ -24,7 +24,7 @@ _GRID = re.compile(r"\s*[+|][-=+:| ]*[+|]\s*$")
 _PIPE_RULE = re.compile(r"\s*:?-{2,}:?\s*(?:\|\s*:?-{2,}:?\s*)+$")
 _GAP = re.compile(r"\t+|(?<![.!?:;,\s]) {2,}")  # two blanks after a sentence are an old habit of typists
 
-_SPACED = ("diff", "indent", "code", "content")
+_SPACED = ("diff", "indent", "code")
 
 
 def guards_of(lines: Sequence[str]) -> Guards:
@@ -126,7 +126,7 @@ def _mark_rows_around(lines: Sequence[str], guards: Guards, rule: int) -> None:
 
 
 def _mark_blank_lines_between(lines: Sequence[str], guards: Guards) -> None:
-    """Blank lines inside a program or a patch belong to it, and so do those at the text's end behind one."""
+    """Blank lines inside a program, YAML or a patch belong to it; at the text's end, those behind YAML or a patch."""
     last: Guard | None = None
     blanks: list[int] = []
     for at, line in enumerate(lines):
@@ -137,6 +137,6 @@ def _mark_blank_lines_between(lines: Sequence[str], guards: Guards) -> None:
             for blank in blanks:
                 guards[blank] = last
         last, blanks = guards[at], []
-    if last in _SPACED:
+    if last in ("diff", "indent"):
         for blank in blanks:
             guards[blank] = last

@@ -9,8 +9,8 @@ from canon import canonicalize
 from canon.results import CanonResult
 
 
-def with_result(text: Any) -> dict[str, Any]:
-    call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": '{"b": 1, "a": 2}'}}
+def with_result(text: Any, name: str = "look_up", arguments: Any = '{"b": 1, "a": 2}') -> dict[str, Any]:
+    call = {"id": "1", "type": "function", "function": {"name": name, "arguments": arguments}}
     return {
         "messages": [
             {"role": "user", "content": '{"b": 1, "a": 2}'},
@@ -63,6 +63,30 @@ def test_what_is_not_json_or_is_in_form_is_left_alone(text: str) -> None:
     assert run(with_result(text)).body["messages"][2]["content"] == text
 
 
+FILE = '{\n  "name": "x",\n  "deps": {}\n}\n'
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("read_file", "{}"),
+        ("Bash", "{}"),
+        ("get", '{"path": "src/package.json"}'),
+        ("get", {"of": "package.json"}),
+    ],
+)
+def test_what_a_tool_read_from_a_file_stays_to_the_letter(name: str, arguments: Any) -> None:
+    body = with_result(FILE, name, arguments)
+    assert run(body).body is body
+    use = {"type": "tool_use", "id": "1", "name": name, "input": arguments}
+    result = {"type": "tool_result", "tool_use_id": "1", "content": [{"type": "text", "text": FILE}]}
+    body = {"messages": [{"role": "assistant", "content": [use]}, {"role": "user", "content": [result]}]}
+    assert run(body).body is body
+    call = {"type": "function_call", "call_id": "1", "name": name, "arguments": arguments}
+    body = {"input": [call, {"type": "function_call_output", "call_id": "1", "output": FILE}]}
+    assert run(body).body is body
+
+
 def system(*texts: str) -> list[str]:
     parts = [{"type": "text", "text": text} for text in texts]
     made = run({"messages": [{"role": "system", "content": parts}, {"role": "user", "content": "q"}]})
@@ -86,6 +110,11 @@ def test_a_system_part_that_is_data_gets_one_form() -> None:
 )
 def test_forms_examples_and_schemas_keep_their_order(before: str, text: str) -> None:
     assert system(before, text) == [before, text]
+
+
+def test_a_part_that_the_next_one_calls_a_form_stays() -> None:
+    texts = ['{"b": 1, "a": 2}', "Write your reply in the form shown above."]
+    assert system(*texts) == texts
 
 
 def test_under_safe_it_is_only_reported() -> None:

@@ -85,7 +85,7 @@ GUARDED = [
     ("content", "Prose: translate this letter:\nDear Bob,\n\n\nBye"),
     ("content", "Prose, der Text lautet:\nx"),
     ("content", "Prose 文本如下：\nx"),
-    ("content", "Prose, for example:\nCurrent time: 10:00\n\nProse again"),
+    ("example", "Prose, for example:\nCurrent time: 10:00\n\nProse again"),
 ]
 
 
