@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cache_core import BlockPool, PrefixCache
+from cache_core.eviction import DEFAULT_POLICY, policy_named
 
 Tokens = NDArray[np.int32]
 
@@ -44,17 +45,21 @@ def shared_blocks() -> float:
 
 
 def metadata_bytes(sequences: int = 400, private: int = 192) -> float:
-    """Bytes a cached block takes beside its token ids, with the default policy."""
+    """Bytes a cached block takes beside its token ids, with the default policy.
+
+    `private` tokens end each sequence: the fewer, the fewer blocks share what is held for a sequence.
+    """
     random = np.random.default_rng(2)
     shared = [random.integers(0, 50_000, 2048, dtype=np.int32) for _ in range(8)]
+    policy = policy_named(DEFAULT_POLICY)
     tracemalloc.start()
-    cache = PrefixCache(BlockPool(sequences * (private // BLOCK) + 8 * 2048 // BLOCK + 64, BLOCK))
-    before = tracemalloc.get_traced_memory()[0]
+    cache = PrefixCache(BlockPool(sequences * (private // BLOCK) + 8 * 2048 // BLOCK + 64, BLOCK), policy)
+    before = tracemalloc.get_traced_memory()[0] + policy.outside_bytes
     for number in range(sequences):
         _insert(
             cache, np.concatenate([shared[number % 8], random.integers(0, 50_000, private, dtype=np.int32)])
         )
-    taken = tracemalloc.get_traced_memory()[0] - before
+    taken = tracemalloc.get_traced_memory()[0] + policy.outside_bytes - before
     tracemalloc.stop()
     blocks = cache.stats().cached
     return taken / blocks - BLOCK * 4

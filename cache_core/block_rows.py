@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from cache_core.native import SpanCopy
+from cache_core.native import Rows, SpanCopy, Spans
 
 _WORDS = {8: torch.int64, 4: torch.int32, 2: torch.int16, 1: torch.uint8}  # bits are copied, not numbers
 _SHORT_RUN = 4  # blocks; a call for each shorter run costs more than an index does
@@ -30,26 +30,6 @@ class _Group:
         shape = (pools, heads, rows.shape[0], words)
         strides = (self.step, words, rows.stride(0), 1)
         return rows.as_strided(shape, strides, int(rows.storage_offset()) + self.offset - base)
-
-    def addresses(self, blocks: "Numbers") -> NDArray[np.int64]:
-        """Where the spans of these blocks begin: [blocks, pools * heads]."""
-        pools, heads, _, words = self.pool.shape
-        size = self.pool.element_size()
-        to_pool, to_head = self.pool.stride(0) * size, self.pool.stride(1) * size
-        firsts = (np.arange(pools)[:, None] * to_pool + np.arange(heads) * to_head).reshape(1, -1)
-        return self.pool.data_ptr() + firsts + blocks[:, None].astype(np.int64) * (words * size)
-
-    def row_addresses(self, rows: torch.Tensor, numbers: "Numbers") -> NDArray[np.int64]:
-        """Where the same spans begin in these `rows`: [numbers, pools * heads]."""
-        pools, heads, _, words = self.pool.shape
-        firsts = (np.arange(pools)[:, None] * self.step + np.arange(heads) * words).reshape(1, -1)
-        at = rows.data_ptr() + (firsts + self.offset) * rows.element_size()
-        return at + numbers[:, None].astype(np.int64) * (rows.stride(0) * rows.element_size())
-
-    @property
-    def span(self) -> int:
-        """Bytes that lie together: one block of one head."""
-        return self.pool.shape[3] * self.pool.element_size()
 
 
 class BlockRows:
@@ -76,6 +56,7 @@ class BlockRows:
         self._device = self._pools[0].device
         self._groups: dict[range, list[_Group]] = {}
         self._span_copy = span_copy
+        self._span_tables: dict[range, list[Spans]] = {}
 
     def span(self, layers: range) -> tuple[int, int]:
         """First byte of these layers in a row, and one past the last."""
@@ -84,48 +65,78 @@ class BlockRows:
 
     def read(self, blocks: Numbers, out: torch.Tensor, rows: Numbers | None, layers: range | None) -> None:
         """See `DeviceTier.read_blocks`."""
-        groups, base, words, rows = self._prepare(blocks, out, rows, layers)
+        layers, base, words, rows = self._prepare(blocks, out, rows, layers)
         if self._device.type == "cpu":
-            self._read_here(groups, blocks, words, rows)
+            self._read_here(layers, blocks, words, rows)
             return
         staged = self._staging(len(blocks), base)
         index = self._index(blocks)
-        for group in groups:
+        for group in self._grouped(layers):
             group.within(staged, base.start).copy_(group.pool.index_select(2, index))
         for there, here in _whole_rows(rows, contiguous=len(base) == words.shape[1]):
             words[there, base.start : base.stop].copy_(staged[here], non_blocking=True)
 
     def write(self, blocks: Numbers, data: torch.Tensor, rows: Numbers | None, layers: range | None) -> None:
         """See `DeviceTier.write_blocks`."""
-        groups, base, words, rows = self._prepare(blocks, data, rows, layers)
+        layers, base, words, rows = self._prepare(blocks, data, rows, layers)
         if self._device.type == "cpu":
-            self._write_here(groups, blocks, words, rows)
+            self._write_here(layers, blocks, words, rows)
             return
         staged = self._staging(len(blocks), base)
         for there, here in _whole_rows(rows, contiguous=len(base) == words.shape[1]):
             staged[here].copy_(words[there, base.start : base.stop], non_blocking=True)
         index = self._index(blocks)
-        for group in groups:
+        for group in self._grouped(layers):
             group.pool.index_copy_(2, index, group.within(staged, base.start))
 
-    def _read_here(self, groups: list[_Group], blocks: Numbers, words: torch.Tensor, rows: Numbers) -> None:
-        for group in groups:
-            if self._span_copy is not None:
-                self._span_copy(group.row_addresses(words, rows), group.addresses(blocks), group.span)
-            else:
-                _copy(group.pool, blocks, group.within(words, 0), rows)
+    def _read_here(self, layers: range, blocks: Numbers, words: torch.Tensor, rows: Numbers) -> None:
+        if self._span_copy is not None:
+            self._copy_spans(self._span_copy, layers, blocks, words, rows, to_rows=True)
+            return
+        for group in self._grouped(layers):
+            _copy(group.pool, blocks, group.within(words, 0), rows)
 
-    def _write_here(self, groups: list[_Group], blocks: Numbers, words: torch.Tensor, rows: Numbers) -> None:
-        for group in groups:
-            if self._span_copy is not None:
-                self._span_copy(group.addresses(blocks), group.row_addresses(words, rows), group.span)
-            else:
-                _copy(group.within(words, 0), rows, group.pool, blocks)
+    def _write_here(self, layers: range, blocks: Numbers, words: torch.Tensor, rows: Numbers) -> None:
+        if self._span_copy is not None:
+            self._copy_spans(self._span_copy, layers, blocks, words, rows, to_rows=False)
+            return
+        for group in self._grouped(layers):
+            _copy(group.within(words, 0), rows, group.pool, blocks)
+
+    def _copy_spans(
+        self,
+        copy: SpanCopy,
+        layers: range,
+        blocks: Numbers,
+        words: torch.Tensor,
+        rows: Numbers,
+        to_rows: bool,
+    ) -> None:
+        step = words.stride(0) * words.element_size()
+        places = Rows(words.data_ptr(), step, np.ascontiguousarray(rows, dtype=np.int32))
+        for spans in self._spans(layers):
+            copy(spans, np.ascontiguousarray(blocks, dtype=np.int32), places, to_rows)
+
+    def _spans(self, layers: range) -> list[Spans]:
+        """The parts of a block in these layers, by their size, in the order of a row."""
+        found = self._span_tables.get(layers)
+        if found is None:
+            by_size: dict[int, list[tuple[int, int]]] = {}
+            for place in range(2 * layers.start, 2 * layers.stop):
+                pool, word = self._pools[place], self._word.itemsize
+                size = pool.shape[2] * word
+                for head in range(pool.shape[0]):
+                    page = pool.data_ptr() + head * pool.stride(0) * word
+                    by_size.setdefault(size, []).append((page, self._offsets[place] * word + head * size))
+            tables = {size: np.ascontiguousarray(np.array(places).T) for size, places in by_size.items()}
+            found = [Spans(pages, offsets, size) for size, (pages, offsets) in tables.items()]
+            self._span_tables[layers] = found
+        return found
 
     def _prepare(
         self, blocks: Numbers, data: torch.Tensor, rows: Numbers | None, layers: range | None
-    ) -> tuple[list[_Group], range, torch.Tensor, Numbers]:
-        """The groups to copy, their words in a row, `data` as words, and the rows."""
+    ) -> tuple[range, range, torch.Tensor, Numbers]:
+        """The layers to copy, their words in a row, `data` as words, and the rows."""
         layers = range(len(self._pools) // 2) if layers is None else layers
         rows = np.arange(len(blocks), dtype=np.int32) if rows is None else rows
         width = self._offsets[-1] * self._word.itemsize
@@ -139,7 +150,7 @@ class BlockRows:
             if len(numbers) and (numbers.min() < 0 or numbers.max() >= limit):
                 raise ValueError(f"a block or row is not within 0..{limit - 1}")
         words = range(self._offsets[2 * layers.start], self._offsets[2 * layers.stop])
-        return self._grouped(layers), words, data.view(self._word), rows
+        return layers, words, data.view(self._word), rows
 
     def _grouped(self, layers: range) -> list[_Group]:
         groups = self._groups.get(layers)

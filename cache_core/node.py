@@ -1,6 +1,6 @@
 """One node of the radix tree: an edge label, the blocks that hold its KV, and who pins it."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -8,7 +8,6 @@ from cache_core.block_pool import Blocks
 from cache_core.tokens import Tokens
 
 if TYPE_CHECKING:
-    from cache_core.eviction.history import Record
     from cache_core.eviction.keeps import Retained
 
 
@@ -42,7 +41,7 @@ class Node:
         self.queued: float | None = (
             None  # the key under which the eviction policy holds an entry for this node
         )
-        self.record: Record | None = None  # what the eviction policy knows of its last block, or of one below
+        self.record: Any = None  # what the eviction policy knows of its last block, or of one below
         self.resident: bytes | None = None  # which tiers below have its blocks; see cache_core.residency
         self.retained: Retained | None = None  # what a hint was granted for the prefix that ends here
 

@@ -35,12 +35,9 @@ class AdaptiveLRFU(RecordedPolicy):
     name = "adaptive_lrfu"
 
     def __init__(self, half_lives: Sequence[float] = HALF_LIVES, vote_every: int = VOTE_EVERY) -> None:
-        if not half_lives or min(half_lives) <= 0 or list(half_lives) != sorted(half_lives):
-            raise ValueError("half-lives are positive and ascending")
         super().__init__()
         self.half_lives = tuple(half_lives)
-        # index of the half-life in force; before the first vote the one nearest to a capacity's worth
-        self.chosen = min(range(len(half_lives)), key=lambda i: abs(log2(half_lives[i])))
+        self.chosen = middle_half_life(half_lives)  # index of the half-life in force
         self._vote_every = vote_every
         self._votes = [0.0] * len(half_lives)
         self._now = 0.0
@@ -94,3 +91,14 @@ class AdaptiveLRFU(RecordedPolicy):
     def _score(self, node: Node) -> float:
         record = current(node)
         return _NEVER if record is None else record.values[self.chosen]
+
+
+def middle_half_life(half_lives: Sequence[float]) -> int:
+    """Which one is in force before the first vote: that nearest to a capacity's worth.
+
+    Raises:
+        ValueError: they are not positive and ascending.
+    """
+    if not half_lives or min(half_lives) <= 0 or list(half_lives) != sorted(half_lives):
+        raise ValueError("half-lives are positive and ascending")
+    return min(range(len(half_lives)), key=lambda i: abs(log2(half_lives[i])))

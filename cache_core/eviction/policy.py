@@ -39,6 +39,11 @@ class EvictionPolicy(ABC):
 
     name = "custom"
 
+    @property
+    def outside_bytes(self) -> int:
+        """Memory it takes that is not Python's own."""
+        return 0
+
     def bind(self, num_blocks: int, block_size: int) -> None:  # noqa: B027 - most policies need no sizes
         """The pool this policy works for. Called once, before anything else."""
 

@@ -47,7 +47,7 @@ class RecordedPolicy(EvictionPolicy):
 
 def current(node: Node) -> Record | None:
     """The record that covers the last block of `node`."""
-    record = node.record
+    record: Record | None = node.record
     if record is None:
         return None
     end = end_of(node)

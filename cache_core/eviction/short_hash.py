@@ -17,10 +17,10 @@ class ShortHash:
     def __init__(self, block_size: int, seed: int | None = None) -> None:
         self._block_size = block_size
         factors = np.random.default_rng(seed).integers(0, 2**63, block_size, dtype=np.uint64)
-        self._factors = factors * np.uint64(2) + np.uint64(1)
+        self.factors = factors * np.uint64(2) + np.uint64(1)
 
     def __call__(self, tokens: Tokens) -> bytes:
         """8 bytes for every whole block of `tokens`."""
         blocks = tokens.reshape(-1, self._block_size).astype(np.uint64)
-        keys: bytes = np.einsum("ij,j->i", blocks, self._factors).tobytes()
+        keys: bytes = np.einsum("ij,j->i", blocks, self.factors).tobytes()
         return keys

@@ -1,5 +1,16 @@
-"""One small C function, built on first use with the compiler that is there; everything works without it."""
+"""Small C sources, built on first use with the compiler that is there; everything works without them."""
 
-from cache_core.native.span_copy import NativeBuildError, SpanCopy, load_span_copy
+from cache_core.native.library import NativeBuildError, library_folder
+from cache_core.native.lrfu import NativeState, load_lrfu
+from cache_core.native.span_copy import Rows, SpanCopy, Spans, load_span_copy
 
-__all__ = ["NativeBuildError", "SpanCopy", "load_span_copy"]
+__all__ = [
+    "NativeBuildError",
+    "NativeState",
+    "Rows",
+    "SpanCopy",
+    "Spans",
+    "library_folder",
+    "load_lrfu",
+    "load_span_copy",
+]

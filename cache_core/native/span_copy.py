@@ -1,30 +1,40 @@
-"""Builds and loads the copy of many spans between scattered places in main memory."""
+"""Loads the copy of blocks between paged memory, where they lie in many parts, and rows."""
 
 import ctypes
-import hashlib
-import platform
-import shutil
-import subprocess
-import tempfile
+import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cache_core.errors import CacheError
+from cache_core.native.library import load_library
 
 Addresses = NDArray[np.int64]
-SpanCopy = Callable[[Addresses, Addresses, int], None]  # (to, from, bytes of one span): `from` stays alive
-
-_SOURCE = Path(__file__).with_name("span_copy.c")
-_FLAGS = ("-std=c11", "-O3", "-fPIC", "-shared")
-_COMPILERS = ("gcc", "cc", "clang")
-_PATIENCE = 120  # seconds
+Numbers = NDArray[np.int32]
 
 
-class NativeBuildError(CacheError):
-    """The copy cannot be built here; the message says why."""
+@dataclass(frozen=True, slots=True)
+class Spans:
+    """Where the parts of a block that lie together are, all of one size. Contiguous arrays [places]."""
+
+    pages: Addresses  # of block 0 in paged memory; block n has its part n times `size` behind it
+    offsets: Addresses  # bytes from the start of a row
+    size: int  # bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows that hold a block each."""
+
+    address: int  # of row 0
+    step: int  # bytes from one row to the next
+    numbers: Numbers  # [blocks]: which row is whose
+
+
+# (spans, blocks, rows, to the rows or from them). Nothing is checked: all that is pointed to stays alive.
+SpanCopy = Callable[[Spans, Numbers, Rows, bool], None]
 
 
 def load_span_copy(folder: Path) -> SpanCopy:
@@ -34,39 +44,31 @@ def load_span_copy(folder: Path) -> SpanCopy:
         NativeBuildError: no compiler, or it failed.
         OSError: the folder cannot be written, or the library not loaded.
     """
-    digest = hashlib.sha256(_SOURCE.read_bytes() + repr((_FLAGS, platform.machine())).encode()).hexdigest()
-    path = folder / f"span-copy-{digest[:24]}.so"
-    if not path.is_file():
-        _build(path)
-    copy = ctypes.CDLL(str(path)).kvgate_copy_spans
-    copy.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64]
+    copy = load_library("span_copy", folder).kvgate_copy_spans
+    pointer, number = ctypes.c_void_p, ctypes.c_int64
+    copy.argtypes = [
+        pointer,
+        pointer,
+        number,
+        number,
+        pointer,
+        number,
+        pointer,
+        pointer,
+        number,
+        *[ctypes.c_int] * 2,
+    ]
     copy.restype = None
+    threads = min(2, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1)
 
-    def copy_spans(to: Addresses, source: Addresses, size: int) -> None:
-        if to.shape != source.shape or not (to.flags.c_contiguous and source.flags.c_contiguous):
-            raise ValueError("spans are copied between two contiguous arrays of addresses, equally long")
-        copy(to.ctypes.data, source.ctypes.data, to.size, size)
+    def copy_spans(spans: Spans, blocks: Numbers, rows: Rows, to_rows: bool) -> None:
+        numbers = rows.numbers
+        if blocks.shape != numbers.shape or not (blocks.flags.c_contiguous and numbers.flags.c_contiguous):
+            raise ValueError("blocks and rows are two contiguous arrays of numbers, equally long")
+        copy(
+            *(spans.pages.ctypes.data, spans.offsets.ctypes.data, spans.pages.size, spans.size),
+            *(rows.address, rows.step, blocks.ctypes.data, numbers.ctypes.data, blocks.size),
+            *(to_rows, threads),
+        )
 
     return copy_spans
-
-
-def _build(path: Path) -> None:
-    compiler = next(filter(None, map(shutil.which, _COMPILERS)), None)
-    if compiler is None:
-        raise NativeBuildError(f"no C compiler found (looked for {', '.join(_COMPILERS)})")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=path.parent) as scratch:
-        built = Path(scratch) / path.name
-        try:
-            done = subprocess.run(  # noqa: S603
-                [compiler, *_FLAGS, str(_SOURCE), "-o", str(built)],
-                capture_output=True,
-                text=True,
-                timeout=_PATIENCE,
-                check=False,
-            )
-        except subprocess.TimeoutExpired as error:
-            raise NativeBuildError(f"{compiler} did not end in {_PATIENCE} seconds") from error
-        if done.returncode:
-            raise NativeBuildError(f"{compiler} failed: {done.stderr.strip()[-2000:]}")
-        built.replace(path)  # whole or not at all, whoever else builds

@@ -1,6 +1,6 @@
 """From a model's name to a folder the engine can load."""
 
-from engine_adapters.embedded.models.cache_folder import cache_dir
+from cache_core.user_folder import cache_dir
 from engine_adapters.embedded.models.default_model import DEFAULT_MODEL, find_gguf
 from engine_adapters.embedded.models.errors import (
     ModelCacheError,

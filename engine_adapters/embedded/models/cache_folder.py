@@ -11,7 +11,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,16 +21,6 @@ from engine_adapters.embedded.models.progress import Progress, stage
 
 MANIFEST = "kvgate-manifest.json"
 _DIGEST_UP_TO = 16 << 20  # bytes; larger files are checked by size, or every start would read all the weights
-
-
-def cache_dir(environ: Mapping[str, str]) -> Path:
-    """Where conversions are kept: KVGATE_CACHE_DIR, else XDG_CACHE_HOME/kvgate, else ~/.cache/kvgate."""
-    if own := environ.get("KVGATE_CACHE_DIR"):
-        return Path(own).expanduser().absolute()
-    xdg = environ.get("XDG_CACHE_HOME", "")
-    # The XDG specification says that a relative path is to be ignored.
-    base = Path(xdg) if os.path.isabs(xdg) else Path(environ.get("HOME") or Path.home()) / ".cache"
-    return base / "kvgate"
 
 
 def is_whole(folder: Path, source: str | None) -> bool:

@@ -38,7 +38,7 @@ def resolve_model(
         name: None or "smollm2-135m-instruct": the default model. A folder here: that one, under the folder's
             name. Anything else: a name at the Hugging Face hub. HuggingFaceTB/SmolLM2-135M-Instruct is one of
             these: its weights are not the default model's, which were quantized.
-        cache_dir: from `cache_folder.cache_dir`.
+        cache_dir: from `cache_dir`.
         revision: branch, tag or commit at the hub.
 
     Raises:
