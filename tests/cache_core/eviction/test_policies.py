@@ -29,7 +29,7 @@ STEPS = st.lists(
 
 def test_policies_have_names() -> None:
     assert sorted(POLICIES) == ["adaptive_lrfu", "cost", "lru", "lru_k"]
-    assert isinstance(policy_named(DEFAULT_POLICY), AdaptiveLRFU)
+    assert policy_named(DEFAULT_POLICY).name == AdaptiveLRFU.name
     with pytest.raises(UnknownPolicyError, match=r"'fifo'.*lru"):
         policy_named("fifo")
 
