@@ -1,5 +1,6 @@
 """Requests for property tests: noisy ones of every shape, and any JSON value in any place of one."""
 
+import copy
 from typing import Any
 
 from hypothesis import strategies as st
@@ -205,7 +206,7 @@ BODIES = st.one_of(_chats(), _chats(), _messages(), _responses(), _COMPLETIONS)
 @st.composite
 def damaged_bodies(draw: st.DrawFn) -> Any:
     """A body in which something was swapped for any JSON value."""
-    body = draw(BODIES)
+    body = copy.deepcopy(draw(BODIES))  # some of what strategies give is one object each time
     value: Any = body
     for _ in range(draw(st.integers(0, 6))):
         steps = list(value) if isinstance(value, dict) else list(range(len(value)))
