@@ -50,6 +50,7 @@ def canonicalize(
             version = chosen.rules_version
             context.conversation = memory.open(view, scope=scope, session=session, rules_version=version)
             context.slots = context.conversation.slots
+            context.policy = chosen.with_version(context.conversation.rules_version)
 
     return _run(body, RuleContext(view, chosen), open_memory)
 

@@ -9,6 +9,7 @@ from canon.errors import PolicyError
 
 # A change of what any rule does to a request needs a new version: running conversations keep theirs.
 RULES_VERSION = 1
+RULES_VERSIONS = frozenset({1})  # which this build can still act by
 
 Mode: TypeAlias = Literal["act", "report", "off"]
 PolicyName: TypeAlias = Literal["off", "observe", "safe", "full"]
@@ -60,6 +61,13 @@ class Policy:
                     f"rule {rule} cannot be switched to {mode!r:.40}, but to act, report or off"
                 )
         return replace(self, modes=MappingProxyType({**self.modes, **switches}))
+
+    def with_version(self, version: int) -> "Policy":
+        """This policy by the rules of another version. Raises PolicyError for one that this build does not have."""
+        if version not in RULES_VERSIONS:
+            there_are = ", ".join(map(str, sorted(RULES_VERSIONS)))
+            raise PolicyError(f"there is no rules version {version}; there are {there_are}")
+        return replace(self, rules_version=version)
 
     def lowered(self, wanted: str) -> "Policy":
         """The weaker of this policy and the one called `wanted`, rule by rule. Raises PolicyError for no policy."""

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from canon.policy import RULES_VERSION
 from gateway.canonical.policies import PolicyFor
 
 MIB = 1024 * 1024
@@ -12,6 +13,7 @@ class CanonSettings:
     """How requests are rewritten before they are tokenized, and what is remembered for it."""
 
     policies: tuple[PolicyFor, ...] = ()  # where none covers a request: `safe`
+    rules_version: int = RULES_VERSION  # for conversations that begin; running ones keep theirs
     memory_bytes: int = 64 * MIB  # of what conversations were sent, which is prompt text
     memory_ttl_s: float = 24 * 3600.0  # what was not used for so long is forgotten
     session_headers: tuple[str, ...] = ("x-kvgate-session", "x-session-id")  # name a client's conversation

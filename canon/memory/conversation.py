@@ -23,6 +23,7 @@ from canon.memory.store import MemoryStore
 from canon.memory.stored_slots import StoredSlots
 from canon.memory.tool_row import as_sent
 from canon.memory.turns import items_of, opening, turns_of
+from canon.policy import RULES_VERSIONS
 from canon.requests.view import Kind
 from canon.slots import ConversationSlots
 
@@ -61,7 +62,9 @@ class Conversation:
         self._digests = ItemDigests()
         self._outline = outline(self._client, turns_of(kind, body), items_of(kind, body), self._digests)
         self._before = self._sessions_before()
-        self.rules_version = self._before[-1].rules_version if self._before else rules_version
+        began_with = self._before[-1].rules_version if self._before else rules_version
+        # A version that this build does not have cannot act: the conversation goes on as a new one would.
+        self.rules_version = began_with if began_with in RULES_VERSIONS else rules_version
         self.slots = self._slots(kind, body)
 
     def _slots(self, kind: Kind, body: Mapping[str, Any]) -> ConversationSlots:

@@ -6,6 +6,7 @@ from typing import Any
 from canon.memory.answer import answers_in
 from canon.memory.conversation import Conversation
 from canon.memory.local_store import LocalStore
+from canon.memory.scoped_store import ScopedStore
 from canon.memory.store import MemoryStore
 from canon.policy import RULES_VERSION
 from canon.requests import view_of
@@ -34,7 +35,7 @@ class ConversationMemory:
         """The conversation that a request continues; `rules_version` counts for one that begins."""
         body = view.draft.body
         return Conversation(
-            self.store,
+            ScopedStore(self.store, scope),
             view.kind,
             body,
             scope=scope,
@@ -42,6 +43,10 @@ class ConversationMemory:
             rules_version=rules_version,
             all_recorded=self._all_recorded,
         )
+
+    def forget(self, scope: str) -> int:
+        """Drop everything that a scope's requests left here; how many records those were."""
+        return ScopedStore(self.store, scope).forget()
 
     def record(self, body: Any, response: Any, scope: str = "", session: str = "") -> None:
         """Keep what the model answered, so that a client's own way of writing it down does not matter later.

@@ -52,6 +52,13 @@ class LocalStore(MemoryStore):
             self._put(key, value)
             return True
 
+    def forget(self, prefix: bytes) -> int:
+        with self._lock:
+            keys = [key for key in self._records if key.startswith(prefix)]
+            for key in keys:
+                self._drop(key)
+            return len(keys)
+
     def _get(self, key: bytes) -> bytes | None:
         now = self._clock()
         self._forget_before(now - self._ttl_s)

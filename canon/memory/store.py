@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 
 
 class MemoryStore(ABC):
-    """Records under keys, both bytes. Keys are 32 bytes long; values hold prompt text and are never logged.
+    """Records under keys, both bytes. Keys are at most 64 bytes long; values hold prompt text and are never logged.
 
     Every method may be called from any thread. A record may be gone at any time: callers get by without it.
     """
@@ -20,3 +20,7 @@ class MemoryStore(ABC):
     @abstractmethod
     def compare_and_put(self, key: bytes, expected: bytes | None, value: bytes) -> bool:
         """`put` if the record still is `expected` (None: there is none). False: it is not, and nothing was set."""
+
+    @abstractmethod
+    def forget(self, prefix: bytes) -> int:
+        """Drop every record whose key begins with `prefix`; how many those were. May take long."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from canon.errors import PolicyError
-from canon.policy import Mode, Policy
+from canon.policy import RULES_VERSION, Mode, Policy
 
 HEADER = "x-kvgate-policy"
 
@@ -43,9 +43,12 @@ def parse_policy(text: str) -> PolicyFor:
 class Policies:
     """Finds the policy of a request. Of several that cover it, the one that names most counts, then the last one."""
 
-    def __init__(self, chosen: Sequence[PolicyFor]) -> None:
-        self._chosen = [(each, Policy.named(each.policy).with_rules(each.rules)) for each in chosen]
-        self._default = Policy.named("safe")
+    def __init__(self, chosen: Sequence[PolicyFor], rules_version: int = RULES_VERSION) -> None:
+        self._default = Policy.named("safe").with_version(rules_version)
+        self._chosen = [
+            (each, Policy.named(each.policy).with_rules(each.rules).with_version(rules_version))
+            for each in chosen
+        ]
 
     def of(self, route: Route, model: str, wanted: str | None) -> Policy:
         """The policy; `wanted` is what the client's header says. Raises PolicyError for a name that is none."""

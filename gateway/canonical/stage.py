@@ -32,7 +32,7 @@ class CanonStage:
     """Canon with the gateway's settings and memory. Safe from any thread."""
 
     def __init__(self, settings: CanonSettings) -> None:
-        self._policies = Policies(settings.policies)
+        self._policies = Policies(settings.policies, settings.rules_version)
         self._session_headers = settings.session_headers
         store = LocalStore(settings.memory_bytes, ttl_s=settings.memory_ttl_s)
         self._memory = ConversationMemory(store, all_recorded=True)

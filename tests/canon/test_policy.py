@@ -40,3 +40,20 @@ def test_a_client_may_lower_a_policy_and_never_raise_it():
 
 def test_rules_run_in_the_order_in_which_they_are_listed():
     assert list(APPLY) == [rule for rule in RULES if rule in APPLY]
+
+
+def test_a_policy_acts_only_by_rules_of_a_version_that_there_is():
+    assert Policy.named("full").with_version(1) == Policy.named("full")
+    with pytest.raises(PolicyError, match="there are 1"):
+        Policy.named("full").with_version(2)
+
+
+def test_a_lowered_policy_does_no_rule_more_than_either():
+    full = Policy.named("full").with_rules({"json_in_text": "act", "newlines": "off"})
+    safe = full.lowered("safe")
+    assert safe.name == "safe"
+    assert not safe.acts("json_in_text")
+    assert not safe.runs("newlines")
+    assert safe.acts("whitespace")
+    assert not full.lowered("observe").applies
+    assert not Policy.named("observe").lowered("full").applies

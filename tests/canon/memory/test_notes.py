@@ -1,6 +1,11 @@
 """Tail notes stay where they were first sent."""
 
+from typing import Any
+
+import pytest
+
 from canon.memory import ConversationMemory
+from canon.requests import view_of
 from tests.canon.memory.sender import answer, assistant, calling, send, texts, tool, user
 
 ONE, TWO = [user("one")], [user("one"), assistant("1, as you asked for it"), user("two")]
@@ -167,12 +172,26 @@ def test_an_edited_history_is_sent_as_it_came() -> None:
     assert "Time: 9" in texts(second, 2)
 
 
-def test_a_conversation_keeps_the_rules_it_began_with() -> None:
-    from canon.requests import view_of
-
+def test_a_conversation_keeps_the_rules_it_began_with(monkeypatch: pytest.MonkeyPatch) -> None:
     memory = ConversationMemory()
     send(memory, ONE, ["Time: 9"])
-    for messages, version in ((TWO, 1), ([user("new")], 2)):
+
+    def version(messages: list[Any]) -> int:
         view = view_of({"model": "m", "messages": [{"role": "system", "content": "Be brief."}, *messages]})
         assert view is not None
-        assert memory.open(view, scope="", session="", rules_version=2).rules_version == version
+        return memory.open(view, scope="", session="", rules_version=2).rules_version
+
+    monkeypatch.setattr("canon.memory.conversation.RULES_VERSIONS", frozenset({1, 2}))
+    assert version(TWO) == 1
+    assert version([user("new")]) == 2
+    monkeypatch.setattr("canon.memory.conversation.RULES_VERSIONS", frozenset({2}))
+    assert version(TWO) == 2  # nothing acts by version 1 any more
+
+
+def test_a_scope_is_forgotten_as_a_whole_and_no_other() -> None:
+    memory = ConversationMemory()
+    first = {scope: send(memory, ONE, ["Time: 9"], scope=scope) for scope in ("a", "b")}
+    assert memory.forget("a") > 0
+    assert memory.forget("a") == 0
+    assert send(memory, TWO, ["Time: 9"], scope="b")["messages"][:2] == first["b"]["messages"]
+    assert texts(send(memory, TWO, ["Time: 9"], scope="a"), 0) == "one"
