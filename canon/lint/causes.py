@@ -7,6 +7,7 @@ from unicodedata import normalize
 
 from canon.lint.alignment import Divergence
 from canon.lint.segments import Segment
+from canon.values import classify
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,20 +30,32 @@ class Evidence:
 
 _Test = Callable[[Evidence], bool]
 
-_AGE = re.compile(
-    r"(?i)\b\d{1,5} ?(?:s|m|h|d|w|sec|secs|min|mins|hr|hrs|(?:second|minute|hour|day|week|month|year)s?) ago\b"
-    r"|\b(?:just now|yesterday|today|an? (?:second|minute|hour|day|week|month|year) ago)\b"
-    r"|\bvor (?:\d{1,5}|einem|einer) \w{1,12}|\bil y a \d{1,5}|\bhace \d{1,5}"
-    r"|\d{1,5} ?(?:秒|分|分钟|小时|時間|天|日|週間|周|个月|か月|ヶ月|年)(?:前|以前|之前)"
-    r"|\d{1,5} ?(?:초|분|시간|일|주|개월|년) ?전"
-)
 _THINKING = re.compile(r"<think(?:ing)?>")
 _CLEARED = re.compile(r"(?i)\b(?:cleared|pruned|truncated|omitted|elided|removed|compacted|summari[sz]ed)\b")
 
 
 def cause_of(evidence: Evidence) -> Cause:
     """The first kind that fits, the most telling ones first."""
-    return next(cause for test, cause in _KINDS if test(evidence))
+    cause = next(cause for test, cause in _KINDS if test(evidence))
+    if cause.rule in ("changing_text", "history_rewritten"):
+        return _of_value(evidence, cause)
+    return cause
+
+
+def _of_value(evidence: Evidence, cause: Cause) -> Cause:
+    """Named by the kind of value that differs: a clock, an id, a counter."""
+    one = evidence.divergence
+    kind = (
+        classify(_line(evidence, old=True), _line(evidence, old=False)) if one.change == "changed" else None
+    )
+    if kind is None:
+        return cause
+    if cause.rule == "history_rewritten":
+        return Cause(
+            cause.rule, f"another {kind} in an earlier turn", "stamp a turn once, when it is first sent"
+        )
+    fix = "make it a line of its own, which policy full moves to the last turn, or put it there"
+    return Cause("dynamic_values", f"another {kind}", fix)
 
 
 def _change(*changes: str) -> _Test:
@@ -67,13 +80,8 @@ def _both(pattern: re.Pattern[str]) -> _Test:
     )
 
 
-def _around_both(pattern: re.Pattern[str]) -> _Test:
-    """In the lines that differ, since an age is more words than the number that changes."""
-
-    def test(evidence: Evidence) -> bool:
-        return bool(pattern.search(_line(evidence, old=True)) and pattern.search(_line(evidence, old=False)))
-
-    return test
+def _is_age(evidence: Evidence) -> bool:
+    return classify(_line(evidence, old=True), _line(evidence, old=False)) == "relative time"
 
 
 def _line(evidence: Evidence, old: bool) -> str:
@@ -235,7 +243,7 @@ _KINDS: tuple[tuple[_Test, Cause], ...] = (
         Cause("unicode", "the same letters in another Unicode form", "policy safe composes them"),
     ),
     (
-        _around_both(_AGE),
+        _is_age,
         Cause("relative_time", "relative time in content", "give the point in time instead of the age"),
     ),
     (

@@ -1,6 +1,6 @@
 """Replays a log: finds causes, prices them, and measures each rule of a policy."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,11 +14,13 @@ from canon.lint.segments import Segment, dump, segments_of
 from canon.memory import ConversationMemory
 from canon.policy import RULES, Policy
 from canon.requests.paths import path_text
-from canon.results import Finding
+from canon.results import Edit, Finding
 
 SHOWN = 200  # characters of a value that a finding shows
 _FINDINGS = 2_000  # different ones that are kept; the cheapest go
 
+# Rules that bring two forms of one thing together, so that both sides have the same afterwards.
+_ONE_FORM = ("newlines", "unicode", "whitespace", "json_parts", "schema_keywords", "tool_order")
 _MEMORY_RULE = "conversation_memory"
 _SALT = Cause("cache_salt", "another cache salt", "one salt for all requests of a tenant")
 _SWITCH = Cause(
@@ -86,13 +88,14 @@ class Linter:
         """One request of the log, in the order in which they were sent, with what was answered where that is known."""
         segments = segments_of(body)
         self._requests += 1
-        self._open_stages(body, scope)
+        edits = canonicalize(body, self._policy, scope=scope).edits
+        self._open_stages({edit.rule for edit in edits})
         replayed = self._raw.replay(segments)
         self._prompt += replayed.prompt
         self._reused += replayed.reused
         for stage in self._stages:
             self._replay(stage, body, segments, scope, response)
-        self._explain(body, segments)
+        self._explain(body, segments, edits)
         self._history.add([*segments, *_switches(body)])
 
     def report(self) -> LintReport:
@@ -128,7 +131,7 @@ class Linter:
             )
             before = stage.reused
 
-    def _explain(self, body: Any, segments: list[Segment]) -> None:
+    def _explain(self, body: Any, segments: list[Segment], edits: Sequence[Edit]) -> None:
         new = [*segments, *_switches(body)]
         old = self._history.like(new)
         if old is None:
@@ -140,6 +143,11 @@ class Linter:
             self._switched(body, was.get(path), now.get(path), segments, old)
         for divergence in compare(old, segments):
             cause = cause_of(Evidence(divergence, old, segments))
+            rule = _ended_by(edits, divergence, path_text(body, divergence.segment.path))
+            if rule is None and cause.rule in _ONE_FORM and self._policy.acts(cause.rule):
+                rule = cause.rule  # this side has the one form already
+            if rule is not None:
+                cause = replace(cause, fix=f"policy {self._policy.name} ends it by rule {rule}")
             self._count(body, divergence, cause)
 
     def _switched(
@@ -167,9 +175,8 @@ class Linter:
             tally.last = self._requests
             tally.requests += 1
 
-    def _open_stages(self, body: Any, scope: str) -> None:
+    def _open_stages(self, edited: set[str]) -> None:
         """A rule is measured from the first request on that it edits; before that it changes nothing."""
-        edited = {edit.rule for edit in canonicalize(body, self._policy, scope=scope).edits}
         opened = {stage.rule for stage in self._stages}
         if edited and self._policy.acts(_MEMORY_RULE):
             edited.add(_MEMORY_RULE)
@@ -195,10 +202,25 @@ class Linter:
         stage.requests += any(edit.rule == stage.rule for edit in result.edits)
 
 
+def _ended_by(edits: Sequence[Edit], one: Divergence, path: str) -> str | None:
+    """The rule that took this very text out or rewrote it; None: what differs is still there."""
+    return next((edit.rule for edit in edits if _covers(edit, one, path)), None)
+
+
+def _covers(edit: Edit, one: Divergence, path: str) -> bool:
+    if edit.path == "tools" or not path.startswith(edit.path):
+        return edit.path == "tools" and one.change == "reordered" and one.segment.kind == "tool"
+    if edit.moved_to is not None:
+        return bool(one.after.strip()) and one.after.strip() in edit.before
+    return one.after not in edit.after or one.change in ("keys reordered", "reordered")
+
+
 def _label(one: Divergence) -> str:
     """What stands before a difference on its line: two clocks of one text are two findings."""
+    if one.segment.turn > 0 or not (one.before + one.after).strip():
+        return ""
     begin = one.segment.text.rfind("\n", max(0, one.offset - 40), one.offset) + 1
-    return one.segment.text[max(begin, one.offset - 40) : one.offset] if one.segment.turn <= 0 else ""
+    return one.segment.text[max(begin, one.offset - 40) : one.offset]
 
 
 def _switches(body: Any) -> list[Segment]:

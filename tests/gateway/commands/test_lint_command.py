@@ -41,10 +41,12 @@ def test_json_has_the_findings_and_the_reuse_before_and_after(log: Path):
     report = json.loads(run.stdout)
     assert run.returncode == 0
     assert report["requests"] == 5
-    assert report["reuse_before"] < 0.1
-    assert report["reuse_before"] <= report["reuse_after"] <= 1
+    assert report["reuse_before"] < 0.1 < 0.5 < report["reuse_after"] <= 1
+    assert {gain["rule"] for gain in report["rules"]} >= {"dynamic_values"}
     (finding,) = report["findings"]
     assert (finding["path"], finding["requests"]) == ("messages[0].content", 4)
+    assert finding["cause"] == "another clock"
+    assert "dynamic_values" in finding["fix"]
     assert finding["values"] == ["10:11:10", "10:11:11"]
 
 
