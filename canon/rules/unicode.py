@@ -51,7 +51,7 @@ def _composed(context: RuleContext, text: str) -> str:
 
 def _composed_pieces(line: str) -> Iterator[str]:
     """The line with its words composed, but for those in quotation marks."""
-    if _PATH.search(line):
+    if _PATH.search(_QUOTED.sub("", line)):
         yield line
         return
     at = 0
