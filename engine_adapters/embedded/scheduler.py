@@ -338,6 +338,8 @@ class Scheduler:
                 states.keep(known, scope, sequence.state, sequence.flushes)
 
     def _release(self, sequence: Sequence, hints: RetentionHints | None = None) -> None:
+        if hints is not None and self._states is not None:
+            self._states.store.retain(sequence.known, sequence.request.scope, hints)
         sequence.state = None
         sequence.keep_at = []
         if sequence.lease is not None:

@@ -1,6 +1,7 @@
 """Snapshots by the tokens they stand behind, within a bound of device memory."""
 
 import hashlib
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -9,7 +10,9 @@ from threading import Lock
 import numpy as np
 from numpy.typing import NDArray
 
+from cache_core import RetentionHints
 from engine_adapters.embedded.state.auxiliary import AuxiliaryState, Snapshot
+from engine_adapters.embedded.state.wishes import Wishes
 
 Tokens = NDArray[np.int32]
 _Key = tuple[str, int, bytes]  # scope, tokens, digest of those tokens
@@ -23,25 +26,24 @@ class _Kept:
 
 
 class SnapshotStore:
-    """Least recently used goes first. Every method may be called from any thread.
+    """Least recently used goes first, unless a request wished otherwise. Any thread may call.
 
     Args:
         max_bytes: all snapshots together; where one alone is larger, none is kept.
         row_bytes: of one snapshot.
     """
 
-    def __init__(self, max_bytes: int, row_bytes: int) -> None:
+    def __init__(self, max_bytes: int, row_bytes: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._room = max_bytes // max(row_bytes, 1)
         self._row_bytes = row_bytes
         self._kept: OrderedDict[_Key, _Kept] = OrderedDict()
         self._lengths: dict[str, dict[int, int]] = {}  # scope -> length -> how many snapshots have it
+        self._wishes: Wishes[_Key] = Wishes(self._room, clock)
         self._lock = Lock()
         self.version = 0  # grows whenever the set of snapshots changes
         self.evicted = 0
         self.flushes = 0  # grows whenever some are forgotten on purpose
-        self.on_evict: Evicted | None = (
-            None  # told which one makes room; called under the lock: it must be quick
-        )
+        self.on_evict: Evicted | None = None  # told which one makes room, under the lock: it must be quick
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -64,7 +66,15 @@ class SnapshotStore:
             if key is None:
                 return None
             self._kept.move_to_end(key)
+            self._wishes.used(key)
             return self._kept[key].snapshot
+
+    def retain(self, tokens: Tokens, scope: str, hints: RetentionHints) -> None:
+        """The longest snapshot that is a prefix of `tokens` should stay as `hints` say."""
+        with self._lock:
+            key = self._deepest(tokens, scope, len(tokens))
+            if key is not None:
+                self._wishes.wish(key, scope, hints)
 
     def along(self, tokens: Tokens, scope: str) -> list[Snapshot]:
         """Every snapshot that is a prefix of `tokens`, shortest first. Changes nothing."""
@@ -95,7 +105,7 @@ class SnapshotStore:
             if self._room == 0 or flushes not in (None, self.flushes):
                 return
             while len(self._kept) >= self._room:
-                self._evict(next(iter(self._kept)))
+                self._evict(self._wishes.victim(self._kept))
             self._kept[key] = _Kept(tokens.copy(), take())
             lengths = self._lengths.setdefault(scope, {})
             lengths[length] = lengths.get(length, 0) + 1
@@ -135,6 +145,7 @@ class SnapshotStore:
 
     def _forget(self, key: _Key) -> None:
         del self._kept[key]
+        self._wishes.forget(key)
         scope, length, _ = key
         lengths = self._lengths[scope]
         lengths[length] -= 1

@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from transformers import AutoModelForCausalLM
 
+from engine_adapters.base import Retention
 from engine_adapters.embedded.config import SchedulerLimits
 from engine_adapters.embedded.state.auxiliary import AuxiliaryState
 from tests.engine_adapters.embedded.engine_harness import BLOCK, Answer, Harness, random_tokens, running
@@ -157,6 +158,18 @@ def test_a_state_without_its_kv_is_not_used(lfm2: Path) -> None:
         again = harness.ask(prompt)
         assert reuse(again) == 0
         check(lfm2, prompt, again)
+
+
+@pytest.mark.parametrize(("wish", "reused"), [(None, 0), (Retention(pin_s=600), 80)])
+def test_a_prefix_that_is_kept_keeps_its_state(lfm2: Path, wish: Retention | None, reused: int) -> None:
+    prompt = random_tokens(90, 13)
+    with leaving_nothing(lfm2) as harness:
+        assert harness.states is not None
+        harness.states.store._room = 4
+        harness.submit(prompt, retention=wish).result()
+        for seed in range(100, 106):
+            harness.ask(random_tokens(40, seed))
+        assert reuse(harness.ask(prompt)) == reused
 
 
 def test_scopes_share_neither_kv_nor_state(lfm2: Path) -> None:

@@ -5,10 +5,18 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cache_core import RetentionHints
 from engine_adapters.embedded.state.auxiliary import AuxiliaryState, Snapshot
 from engine_adapters.embedded.state.snapshot_store import SnapshotStore, Tokens
 
 ROW = 16  # bytes
+
+
+class ManualClock:
+    seconds = 0.0
+
+    def __call__(self) -> float:
+        return self.seconds
 
 
 def row(length: int) -> AuxiliaryState:
@@ -60,6 +68,55 @@ def test_scopes_are_apart_and_flushed_apart() -> None:
     assert [store.deepest(text(1, 2), scope, 2) for scope in ("a", "b")] == [2, 0]
     assert store.flush() == 1
     assert store.nbytes == 0
+
+
+def order(store: SnapshotStore, *names: int) -> list[int]:
+    """Which of these go, in that order, when others come."""
+    gone: list[int] = []
+    for new in range(100, 100 + len(names)):
+        before = {name for name in names if store.deepest(text(name), "a", 1)}
+        store.keep(text(new), "a", row(1))
+        gone += [name for name in names if name in before and not store.deepest(text(name), "a", 1)]
+    return gone
+
+
+def test_who_wishes_to_stay_goes_last_and_who_wishes_to_go_first() -> None:
+    now = ManualClock()
+    store = SnapshotStore(8 * ROW, ROW, now)
+    for name in range(1, 9):
+        store.keep(text(name), "a", row(1))
+    store.retain(text(1), "a", RetentionHints(pin_s=100))
+    store.retain(text(7, 7), "a", RetentionHints(priority=-1))
+    store.retain(text(8), "a", RetentionHints(ttl_s=5))
+    store.retain(text(9), "a", RetentionHints(pin_s=100))  # there is none
+    now.seconds = 6
+    assert order(store, *range(1, 9))[:3] == [7, 8, 2]
+    assert store.deepest(text(1), "a", 1) == 1
+    now.seconds = 101
+    assert order(store, 1) == [1]
+
+
+def test_what_is_used_again_does_not_go_before_others() -> None:
+    now = ManualClock()
+    store = SnapshotStore(2 * ROW, ROW, now)
+    store.keep(text(1), "a", row(1))
+    store.keep(text(2), "a", row(1))
+    store.retain(text(2), "a", RetentionHints(ttl_s=5))
+    assert store.find(text(2), "a", 1) is not None
+    now.seconds = 6
+    assert order(store, 1, 2) == [1, 2]
+
+
+def test_a_scope_keeps_no_more_than_its_share_and_nobody_keeps_all() -> None:
+    store = SnapshotStore(8 * ROW, ROW)
+    for name in range(1, 9):
+        store.keep(text(name), "a", row(1))
+        store.retain(text(name), "a", RetentionHints(pin_s=100))
+    assert order(store, *range(1, 9))[:6] == [3, 4, 5, 6, 7, 8], "two of eight are a quarter"
+    for new in range(200, 210):
+        store.keep(text(new), "a", row(1))
+        store.retain(text(new), "a", RetentionHints(pin_s=100))
+    assert store.nbytes == 8 * ROW
 
 
 @given(
