@@ -10,7 +10,7 @@ from canon.values.coordinates import coordinates_at
 from canon.values.counters import counter_at, counter_words, starts_unspaced_counter
 from canon.values.git import git_at
 from canon.values.ids import id_at, minted_id
-from canon.values.label_words import CLOCK, COORDINATES, FAMILIES, GIT, ID, PLACE, USER, ZONE
+from canon.values.label_words import CLOCK, COORDINATES, FAMILIES, GIT, ID, LEXICON, PLACE, USER, ZONE
 from canon.values.labels import (
     Label,
     filler_words,
@@ -50,8 +50,8 @@ _WORDS = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?")
 _TIME_VERBS = word_set("is it's ist est es son è sono é são jest är er は 是")
 _TIME_PHRASES = frozenset((("as", "of"), ("son", "las"), ("sono", "le"), ("é",), ("são", "as")))
 _JOINING = word_set("and it is at the et il est und es ist y son las e sono le à a um och er i и")
-# A date without a time of day is of the moment only if the label says whose present it is.
-_PRESENT = word_set(
+# Marks that say whose time it is, but not that it is the present one; a date without a time of day needs that.
+_NOT_PRESENT = word_set(
     """
 request message conversation session turn user user's users client started start began opened live real
 system server timestamp zeitstempel horodatage
@@ -233,7 +233,7 @@ def _clock(text: str, at: int, stop: int, label: Label, later: bool) -> Value | 
         return Value("clock", end, label.strong(CLOCK))
     if precision == "range":
         return None
-    return Value("date", end, label.strong(CLOCK) and _PRESENT.isdisjoint(label.words))
+    return Value("date", end, label.strong(CLOCK) and _NOT_PRESENT.isdisjoint(label.words))
 
 
 def _bare(text: str, start: int, stop: int) -> Value | None:
@@ -252,6 +252,14 @@ def _states_time(words: tuple[str, ...], later: bool) -> bool:
     if later and _JOINING.issuperset(words):
         return True
     return words[-1] in _TIME_VERBS or words in _TIME_PHRASES
+
+
+def says_present(words: tuple[str, ...]) -> bool:
+    """Whether words of a label say that its value is the present one."""
+    entries = ((word, LEXICON.get(word)) for word in words)
+    return any(
+        entry and (entry.mark | entry.name) & CLOCK and word not in _NOT_PRESENT for word, entry in entries
+    )
 
 
 def _past_note(text: str, at: int, stop: int) -> int:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 
 from canon.values.git_block import mark_git_blocks
-from canon.values.items import Item, item_of
+from canon.values.items import Item, item_of, says_present
 from canon.values.sheet import Sheet
 
 _DIGITS = re.compile(r"\d+")
@@ -34,15 +34,23 @@ def mark_repository(sheet: Sheet) -> None:
 
 
 def drop_records(sheet: Sheet) -> None:
-    """The same label over different values is a list of records or steps, not the state of the moment."""
+    """The same label over different values is a list of records or steps, not the state of the moment.
+
+    Unless the label says that it is the present one: `Current time in Oslo`, `Current time in Tokyo`.
+    """
     seen: dict[tuple[object, ...], list[int]] = {}
     for at, item in enumerate(sheet.items):
-        if item is not None and item.kind != "state" and item.labelled:
+        if item is not None and item.kind != "state" and item.labelled and not says_present(item.words):
             seen.setdefault(_record_key(item, sheet.strings[at]), []).append(at)
     for places in seen.values():
-        if len({sheet.strings[at].strip() for at in places}) > 1:
+        if len({_values(sheet, at) for at in places}) > 1:
             for at in places:
                 sheet.stay(at)
+
+
+def _values(sheet: Sheet, at: int) -> tuple[str, ...]:
+    item = sheet.items[at]
+    return tuple(sheet.strings[at][start:stop] for _, start, stop in item.values) if item else ()
 
 
 def _record_key(item: Item, string: str) -> tuple[object, ...]:
