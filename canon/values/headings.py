@@ -28,7 +28,8 @@ class Heading(NamedTuple):
 
 
 def heading_of(line: str) -> Heading | None:
-    if not line.strip() or len(line) > 160:
+    bare = line.strip()
+    if not bare or len(line) > 160 or not (bare[0] in "#*_" or bare[-1] in ":：*_"):
         return None
     if found := _TITLE.match(line):
         title, level, marked = found[2].rstrip(":："), len(found[1]), True

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from canon.text import Line
 from canon.values.git import OPENING
-from canon.values.headings import heading_of
+from canon.values.headings import Heading, heading_of
 from canon.values.items import item_of, label_only, may_hold_item
 from canon.values.promotion import (
     drop_records,
@@ -66,35 +66,48 @@ def passages_of(text: str, lines: Sequence[Line]) -> tuple[list[Passage], list[S
 
 
 def _mark_headings(sheet: Sheet) -> None:
-    """A heading goes along where nothing is left for it to head."""
+    """A heading goes along where nothing is left for it to head. One pass, from the last line to the first."""
+    blocks = {region.first: region.last for region in sheet.regions.all}
+    kept = blank = below = len(sheet)  # the next line that stays, that is blank, and that is not
     for at in range(len(sheet) - 1, -1, -1):
+        if sheet.blank[at]:
+            blank = at
+            continue
+        heading = sheet.headings[at]
         if (
-            sheet.headings[at] is not None
+            heading is not None
             and not sheet.moves[at]
             and sheet.plain(at)
-            and _heads_nothing(sheet, at)
+            and _has_below(sheet, at, below, heading)
         ):
-            sheet.move(at)
+            if not heading.marked and below in blocks:
+                heads_nothing = True  # a few words head the block of tags below them
+            elif kept > blank and not (heading.marked and not heading.state):
+                heads_nothing = True  # they head their paragraph; so does a title that announces state
+            else:
+                heads_nothing = kept == len(sheet) or _ends_section(sheet, kept, heading)
+            if heads_nothing:
+                sheet.move(at)
+        below = at
+        if not sheet.moves[at]:
+            kept = at
 
 
-def _heads_nothing(sheet: Sheet, at: int) -> bool:
-    """A few words head their paragraph; so does a title that announces state; other titles head all up to the next."""
-    heading, below = sheet.headings[at], sheet.below(at)
-    if heading is None or below is None or not (heading.marked or below == at + 1):
+def _has_below(sheet: Sheet, at: int, below: int, heading: Heading) -> bool:
+    """Whether what the heading heads begins with something that leaves."""
+    if below == len(sheet) or not sheet.moves[below]:
         return False
-    tagged = {region.first: region.last for region in sheet.regions.all}
-    if not heading.marked and below in tagged:
-        return sheet.moves[tagged[below]]
-    for each in range(below, len(sheet)):
-        if sheet.blank[each]:
-            if not heading.marked or heading.state:
-                return True
-        elif not sheet.moves[each]:
-            other = sheet.headings[each]
-            ends = heading.marked and other is not None and other.marked and other.level <= heading.level
-            ends = ends or (heading.state and _LISTED.match(sheet.strings[each]) is None)
-            return each > below and (ends or sheet.strings[each].lstrip().startswith("</"))
-    return True
+    return below == at + 1 or (heading.marked and below <= at + 3)
+
+
+def _ends_section(sheet: Sheet, at: int, heading: Heading) -> bool:
+    """Whether a line that stays is behind what the heading heads."""
+    string, other = sheet.strings[at], sheet.headings[at]
+    if string.lstrip().startswith("</"):
+        return True
+    if heading.marked and other is not None and other.marked and other.level <= heading.level:
+        return True
+    return heading.state and _LISTED.match(string) is None
 
 
 def _mark_regions(sheet: Sheet) -> None:

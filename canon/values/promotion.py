@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 
 from canon.values.git_block import mark_git_blocks
-from canon.values.items import Item, item_of, says_present
+from canon.values.items import Item, item_of, may_hold_item, says_present
 from canon.values.sheet import Sheet
 
 _DIGITS = re.compile(r"\d+")
@@ -22,7 +22,9 @@ def mark_titled_values(sheet: Sheet) -> None:
         if below is None or below - at > 2 or sheet.moves[below] or not sheet.plain(below):
             continue
         alone = heading.marked or below + 1 == len(sheet) or sheet.blank[below + 1]
-        item = item_of(f"{heading.title}: {sheet.strings[below].strip()}") if alone else None
+        if not alone or not may_hold_item(heading.title):
+            continue
+        item = item_of(f"{heading.title}: {sheet.strings[below].strip()}")
         if item and item.whole and item.sure:
             sheet.move(at, item.kind)
             sheet.move(below, item.kind)
