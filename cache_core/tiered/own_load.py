@@ -9,6 +9,7 @@ from threading import Lock
 
 from cache_core.block_header import BlockHeader
 from cache_core.errors import LeaseReleasedError
+from cache_core.eviction import RetentionHints
 from cache_core.lease import Lease
 from cache_core.metrics import TierName
 from cache_core.tiered.climb import Climb
@@ -89,7 +90,9 @@ class OwnLoad:
         self._lock = Lock()  # guards what follows
         self._phase = _Phase.CLIMBING
         self._transfer: Transfer | None = None
-        self._left: Lease | None = None  # what to release when no byte is written any more
+        self._left: tuple[Lease, RetentionHints | None] | None = (
+            None  # what to release when no byte is written any more
+        )
         piece = min(max(len(headers) // _PIECES, _LEAST_PIECE), PIECE_BLOCKS)
         self._climb = Climb(
             ways, headers[::-1], sources[::-1], Priority.WAITING, deadline, self._climbed, piece
@@ -173,17 +176,20 @@ class OwnLoad:
         found = Counter(self._sources[begin:stop])
         return Counter({tier: blocks * self._size for tier, blocks in found.items()})
 
-    def leave(self, lease: Lease) -> None:
-        """The request goes, and does not release its lease itself: this does, when no byte is written any more."""
+    def leave(self, lease: Lease, hints: RetentionHints | None = None) -> None:
+        """The request goes, and does not release its lease itself: this does, when no byte is written any more.
+
+        `hints` are for what it has committed, as for `Lease.release`.
+        """
         with self._lock:
             transfer = self._transfer if self._phase is _Phase.LOADING else None
             if transfer is not None:
-                self._left = lease
+                self._left = lease, hints
         if transfer is None:
             self.give_up()
-            lease.release()
+            lease.release(hints)
         elif transfer.cancel(_PIECE_SECONDS):
-            lease.release()
+            lease.release(hints)
         else:
             with suppress(LeaseReleasedError):
                 lease.abandon()
@@ -252,9 +258,9 @@ class OwnLoad:
             if self._phase is not _Phase.LOADING:
                 return
             self._phase = _Phase.THERE if transfer.done else _Phase.OVER
-            lease = self._left
-        if lease is not None:
-            lease.release()
+            left = self._left
+        if left is not None:
+            left[0].release(left[1])
         self._ended(self)
         if not transfer.done:
             self._settled(self._computed)

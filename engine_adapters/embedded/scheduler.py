@@ -346,7 +346,7 @@ class Scheduler:
             if sequence.coming is None:
                 sequence.lease.release(hints)
             else:
-                sequence.coming.leave(sequence.lease)
+                sequence.coming.leave(sequence.lease, hints)
             sequence.lease = sequence.coming = None
         sequence.computed = 0
 
