@@ -100,6 +100,7 @@ def test_a_fetch_for_nobody_is_given_up(tmp_path: Path) -> None:
         files.hang_reads = True
         ask = asked(it)
         assert files.hanging.wait(20)
+        until(lambda: ask.answer is not None)
         ask.cancel()
         ask.cancel()  # once is enough
         until(lambda: nothing_held(it))
@@ -115,6 +116,7 @@ def test_a_fetch_that_another_request_shares_goes_on(tmp_path: Path) -> None:
         files.hang_reads = True
         first = asked(it)
         assert files.hanging.wait(20)
+        until(lambda: first.answer is not None)
         second = asked(it, np.array([*PROMPT[: 3 * BLOCK], 7, 8, 9, 10, 11], dtype=np.int32))
         until(lambda: second.answer is not None)
         assert second.answer is not None
