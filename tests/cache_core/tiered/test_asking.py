@@ -16,7 +16,7 @@ from tests.cache_core.tiered.world import BLOCK, World, until, world
 PROMPT = list(range(100, 100 + 5 * BLOCK + 1))
 IDS = np.array(PROMPT, dtype=np.int32)
 QUICK = TieringOptions(reserve_blocks=0, fetch_deadline=0.05, rest=3600.0)
-SLOW = TieringOptions(reserve_blocks=0, fetch_deadline=3600.0)
+SLOW = TieringOptions(reserve_blocks=0, fetch_deadline=3600.0, patience=3600.0)
 
 
 def filled(folder: Path) -> None:

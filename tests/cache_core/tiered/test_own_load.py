@@ -21,7 +21,7 @@ from tests.cache_core.tiered.world import BLOCK, World, until, world
 N = 6
 PROMPT = list(range(100, 100 + N * BLOCK + 1))
 IDS = np.array(PROMPT, dtype=np.int32)
-SLOW = TieringOptions(reserve_blocks=0, fetch_deadline=3600.0)
+SLOW = TieringOptions(reserve_blocks=0, fetch_deadline=3600.0, patience=3600.0)
 
 
 def filled(folder: Path) -> None:
