@@ -225,8 +225,8 @@ class OwnLoad:
         begin = block - self._first
         self.start = block * self._size
         try:
-            # In the prompt's order, so that no child outlasts its parents in the host.
-            self._ways.host.touch([header.key for header in self._headers])
+            if begin:  # what lies before it climbed, too: no child should outlast its parents in the host
+                self._ways.host.touch([header.key for header in self._headers])
             blocks = lease.blocks[block : self.end // self._size]
             job = HostToDevice(
                 self._ways.host, self._ways.device, self._headers[begin:], blocks, self._ways.up
