@@ -38,7 +38,10 @@ def load_library(
         OSError: the folder cannot be written, or the library not loaded.
     """
     source = Path(__file__).with_name(f"{name}.c")
-    made_from = source.read_bytes() + repr((_FLAGS + flags, platform.machine())).encode()
+    parts = [source, *sorted(source.parent.glob(f"{name}_*.h"))]
+    made_from = (
+        b"".join(part.read_bytes() for part in parts) + repr((_FLAGS + flags, platform.machine())).encode()
+    )
     path = folder / f"{name.replace('_', '-')}-{hashlib.sha256(made_from).hexdigest()[:24]}.so"
     if not path.is_file():
         _build(source, path, flags)

@@ -1,6 +1,7 @@
 """The compiled state of adaptive LRFU, behind Python's types."""
 
 import ctypes
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,8 @@ from numpy.typing import NDArray
 
 from cache_core.native.library import load_library
 from cache_core.tokens import Tokens
+
+log = logging.getLogger(__name__)
 
 # Else the compiler may compute 2**x in another way than Python does, and scores would differ in their last bits.
 _FLAGS = ("-fno-builtin-pow",)
@@ -66,6 +69,7 @@ class NativeState:
             raise MemoryError("no memory for the history of the eviction policy")
         self._free = library.kvgate_lrfu_free
         self._block_size = len(factors)
+        self.failed = False  # memory ran out
         self._roots: dict[str, int] = {}
         self._out = (ctypes.c_int64 * 4)()
         self._accessed, self._current = library.kvgate_lrfu_accessed, library.kvgate_lrfu_current
@@ -84,8 +88,11 @@ class NativeState:
         out, blocks = self._out, len(tokens) // self._block_size
         self._accessed(self._state, root, tokens.ctypes.data, blocks, ready, looked_up, out)
         ghosts, chosen, slot, failed = out
-        if failed:
-            raise MemoryError("no memory for the history of the eviction policy")
+        if failed and not self.failed:
+            self.failed = True
+            log.error(
+                "No memory for the history of the eviction policy: it ranks by what it knows, and learns no more"
+            )
         return ghosts, chosen, Handle(self, slot) if slot else None
 
     def current(self, handle: Handle, end: int) -> tuple[float, int, Handle]:
