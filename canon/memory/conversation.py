@@ -27,7 +27,7 @@ from canon.policy import RULES_VERSIONS
 from canon.requests.view import Kind
 from canon.slots import ConversationSlots
 
-_LOOK_BACK = 16  # client turns that one request may add: a user turn, or results of parallel calls
+_LOOK_BACK = 64  # client turns that one request may add: a user turn, or results of parallel calls
 _SESSIONS = 4  # conversations with the same user turns that are told apart
 _PINS = 4
 _CALLS = 8
@@ -159,7 +159,9 @@ class Conversation:
         return digest("body", self._client, *map(self._digests, parts))
 
     def _sessions_before(self) -> tuple[SessionState, ...]:
-        for key in self._outline[-2 : -2 - _LOOK_BACK : -1]:
+        # Only a session tells that a turn with nothing before it was sent before in the same conversation.
+        keys = self._outline if self._session else self._outline[:-1]
+        for key in keys[: -1 - _LOOK_BACK : -1]:
             if states := sessions_from(self.store.get(_session_key(key))):
                 return states
         return ()

@@ -5,9 +5,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from canon import CanonResult, ConversationMemory, Finding, Policy, canonicalize
+from canon import CanonResult, ConversationMemory, Policy, canonicalize
 from canon.errors import PolicyError
 from canon.memory import LocalStore
+from gateway.canonical.bypass import bypass
 from gateway.canonical.gain import GainCounter
 from gateway.canonical.policies import HEADER, Policies, Route
 from gateway.canonical.recorder import Recording
@@ -72,12 +73,8 @@ class CanonStage:
         return self._gain.count(scope, incoming.body, rewritten.body)
 
     def _bypass(self, incoming: Incoming, policy: Policy, loss: str) -> Canonical:
-        finding = Finding(
-            "canon", "", "cannot be written again", loss, fix="write numbers in their shortest form"
-        )
-        return Canonical(
-            incoming.body, incoming.raw, _told(policy, CanonResult(incoming.body, (), (finding,)))
-        )
+        told = replace(_told(policy, bypass(incoming.body, loss)), bypassed=True)
+        return Canonical(incoming.body, incoming.raw, told)
 
     def _session(self, incoming: Incoming) -> str:
         for name in self._session_headers:

@@ -22,10 +22,13 @@ class CanonTold:
     applied: bool = True  # False: the edits were only counted
     edits: Mapping[str, int] = field(default_factory=dict)  # by rule
     findings: Mapping[str, int] = field(default_factory=dict)  # by cause
+    bypassed: bool = False  # True: the body could not be written again without a loss, and went on as it came
     gain_tokens: int | None = None  # prompt tokens that the edits would have let be reused, estimated
 
     def header(self) -> bytes:
-        """`full; edits=3; newlines=2; tool_order=1`; `would-edit` where nothing was changed."""
+        """`full; edits=3; newlines=2; tool_order=1`; `would-edit` where nothing was changed, or `bypassed`."""
+        if self.bypassed:
+            return f"{self.policy}; bypassed".encode()
         total = f"{'edits' if self.applied else 'would-edit'}={sum(self.edits.values())}"
         return "; ".join([self.policy, total, *_counts(self.edits)]).encode()
 
@@ -33,11 +36,16 @@ class CanonTold:
         """What the access line says, but for what is nothing."""
         facts: dict[str, object] = {
             "canon": self.policy,
+            "canon_bypassed": self.bypassed,
             "canon_edits" if self.applied else "canon_would_edit": ",".join(_counts(self.edits)),
             "canon_findings": sum(self.findings.values()),
             "canon_gain_tokens": self.gain_tokens,
         }
-        return {name: value for name, value in facts.items() if value not in ("", 0) or name == "canon"}
+        return {
+            name: value
+            for name, value in facts.items()
+            if value not in ("", 0, False, None) or name == "canon"
+        }
 
 
 def _counts(counts: Mapping[str, int]) -> list[str]:

@@ -9,8 +9,9 @@ from typing import Any
 import orjson
 from rich.console import Console
 
-from canon import CanonResult, Finding, canonicalize
+from canon import CanonResult, canonicalize
 from canon.errors import CanonError
+from gateway.canonical.bypass import bypass
 from gateway.commands.canon.diff import print_result
 from gateway.errors import ApiError
 from gateway.transport.body import parse_object
@@ -41,12 +42,7 @@ def canonical(raw: bytes, policy: str) -> CanonResult:
     body = parse_object(raw.strip())
     result = canonicalize(body, policy)
     loss = round_trip_loss(raw, body) if result.changed else None
-    if loss is None:
-        return result
-    finding = Finding(
-        "canon", "", "cannot be written again", loss, fix="write numbers in their shortest form"
-    )
-    return CanonResult(body, findings=(finding,))
+    return result if loss is None else bypass(body, loss)
 
 
 def _print_json(result: CanonResult, policy: str) -> None:

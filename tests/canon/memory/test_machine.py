@@ -8,6 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from canon import canonicalize
 from canon.memory import ConversationMemory, LocalStore
 from tests.canon.memory.sender import answer, assistant, calling, send, tool, user
 
@@ -107,13 +108,16 @@ class Conversations(RuleBasedStateMachine):
     def request(self, client: Client, time: int) -> None:
         values = [f"Time of {client.name}: {time}", f"User: {client.name}"]
         history = self.with_new_ids(client)
-        body = send(self.memory, history, values, scope=client.scope, session=client.session)
+        body = self.send(client, history, values)
         sent = prefix(body)
         if client.sent is not None and not self.forgets:
             assert sent[: len(client.sent)] == client.sent
         client.sent = sent
         self.check(client, history, values, body)
         client.last = body  # type: ignore[attr-defined]
+
+    def send(self, client: Client, history: list[Any], values: list[str]) -> dict[str, Any]:
+        return send(self.memory, history, values, scope=client.scope, session=client.session)
 
     def with_new_ids(self, client: Client) -> list[Any]:
         """Some clients make up ids anew for each request."""
@@ -130,7 +134,7 @@ class Conversations(RuleBasedStateMachine):
         assert all(value in text for value in values), "a value is missing"
         others = [other.name for other in self.clients if other is not client]
         assert not any(f"Time of {name}:" in text or f"User: {name}" in text for name in others)
-        came = [{"role": "system", "content": "Be brief."}, *history]
+        came = [body["messages"][0], *history]
         assert len(body["messages"]) == len(came)
         for old, new in zip(came, body["messages"], strict=True):
             self.check_message(old, new)
@@ -161,6 +165,24 @@ class Conversations(RuleBasedStateMachine):
         assert not self.forgets or store.bytes <= 4000
 
 
+class RewrittenConversations(Conversations):
+    """With the values in the system text, and all the rules of `full`."""
+
+    def send(self, client: Client, history: list[Any], values: list[str]) -> dict[str, Any]:
+        minute = values[0].rpartition(" ")[2]
+        values[:] = [f"Current time: 2031-03-04 10:{minute:0>2}:00", f"User name: {client.name}"]
+        system = {"role": "system", "content": "\n".join(["Be brief.", *values, "Be kind."])}
+        body = {"model": "m", "messages": [system, *history]}
+        sent = canonicalize(body, "full", self.memory, client.scope, session=client.session).body
+        assert sent["messages"][0]["content"] == "Be brief.\nBe kind."
+        return sent  # type: ignore[no-any-return]
+
+    def check(self, client: Client, history: list[Any], values: list[str], body: dict[str, Any]) -> None:
+        super().check(client, history, values, body)
+        text = json.dumps(body)
+        assert not any(f"User name: {other.name}" in text for other in self.clients if other is not client)
+
+
 class AlikeConversations(Conversations):
     """Without sessions: conversations that begin alike are told apart by what the model answered, or not at all."""
 
@@ -185,6 +207,8 @@ class ForgetfulAlikeConversations(AlikeConversations):
 _few = settings(max_examples=25, stateful_step_count=20, deadline=None)
 TestConversations = Conversations.TestCase
 TestConversations.settings = _few
+TestRewrittenConversations = RewrittenConversations.TestCase
+TestRewrittenConversations.settings = _few
 TestAlikeConversations = AlikeConversations.TestCase
 TestAlikeConversations.settings = _few
 TestForgetfulConversations = ForgetfulConversations.TestCase

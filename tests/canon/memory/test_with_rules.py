@@ -132,6 +132,16 @@ def test_a_tool_that_joins_goes_behind_those_already_sent_and_one_that_leaves_mo
     assert names(["another"], "abc") == ["a", "b", "c"]
 
 
+def test_in_a_session_a_first_turn_that_comes_again_with_one_more_tool_keeps_the_row() -> None:
+    memory = canon.ConversationMemory()
+    for session, row in (("s", "acb"), ("", "abc")):
+        for offered in ("ac", "abc"):
+            tools = [tool for tool in TOOLS if tool["function"]["name"] in offered]
+            body = chat(["one"], "10:11:12", tools=tools)
+            sent = canon.canonicalize(body, "full", memory, session=session).body
+        assert "".join(tool["function"]["name"] for tool in sent["tools"]) == row
+
+
 def test_replayed_notes_and_calls_are_edits_of_their_own() -> None:
     memory = canon.ConversationMemory()
     canon.canonicalize(chat(["one"], "10:11:12"), "full", memory)

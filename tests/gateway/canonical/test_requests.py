@@ -55,7 +55,7 @@ def test_a_changed_body_goes_on_changed_and_its_prompt_with_it(server: Running) 
 def test_what_cannot_be_written_again_goes_on_as_it_came(server: Running) -> None:
     raw = orjson.dumps(chat(SYSTEM))[:-1] + b', "metadata": {"a": 1E2}}'
     response = server.http.post(CHAT, content=raw)
-    assert response.headers["x-kvgate-canon"] == "safe; edits=0"
+    assert response.headers["x-kvgate-canon"] == "safe; bypassed"
     assert server.engine.requests[0].raw == raw
     assert server.engine.requests[0].body["messages"][0] == SYSTEM
 
