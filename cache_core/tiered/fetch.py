@@ -71,6 +71,11 @@ class Fetch:
         return self._phase is _Phase.OVER
 
     @property
+    def identity(self) -> bytes:
+        """Of the scope it belongs to."""
+        return self.headers[0].identity
+
+    @property
     def wanted(self) -> bool:
         """Whether anybody needs what it brings."""
         return self._users > 0

@@ -17,6 +17,11 @@ class Waited(Protocol):
     """Something that comes up, for which requests wait until its deadline."""
 
     @property
+    def identity(self) -> bytes:
+        """Digest [32] of the scope it belongs to."""
+        ...
+
+    @property
     def deadline(self) -> float:
         """On the engine's clock, in seconds."""
         ...
@@ -74,13 +79,12 @@ class Fetches:
             fetches = (fetch for fetch in self._running if isinstance(fetch, Fetch))
             return next((fetch for fetch in fetches if fetch.lease is lease), None)
 
-    def give_up(self, scope: str) -> None:
-        """End every wait for prefixes of a scope."""
+    def forget(self, identity: bytes) -> None:
+        """Give up all that belongs to a scope."""
         with self._changed:
-            fetches = [fetch for fetch in self._running if isinstance(fetch, Fetch)]
-        ours = [fetch for fetch in fetches if fetch.lease.scope == scope]
-        for fetch in ours:
-            fetch.give_up()
+            ours = [one for one in self._running if one.identity == identity]
+        for one in ours:
+            one.give_up()
 
     def close(self) -> None:
         """End every wait, and the thread."""

@@ -78,8 +78,9 @@ class Purger:
         """
         self._purges.begin(identity)
         purge = _Purge(scope, identity, list(self._queues))
+        # First, so that what loads on has a lease that the cache's purge cuts off.
+        self._fetches.forget(identity)
         purge.blocks += self._cache.purge(scope)
-        self._fetches.give_up(scope)
         purge.blocks += self._forget(scope, identity)
         for queue in self._queues.values():
             queue.put(purge)

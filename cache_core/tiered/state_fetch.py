@@ -48,6 +48,11 @@ class StateFetch:
         self._lock = Lock()  # guards `done` and the one below
         self._transfer: Transfer | None = None
 
+    @property
+    def identity(self) -> bytes:
+        """Of the scope it belongs to."""
+        return self.header.identity
+
     def start(self, ways: Ways, rows: HostTier, priority: Priority) -> None:
         """Begin; `rows` is the host memory for states."""
         if self.source == "host":

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from cache_core import BlockPool, PrefixCache
 from cache_core.metrics import TierName
+from cache_core.prefix_index import nodes_below
 from cache_core.residency import BITS, bits_of, joined, noted, split
 
 BLOCK = 2
@@ -125,3 +126,44 @@ def test_only_blocks_that_every_tier_has_are_evicted_without_being_shown(tiers: 
     assert shown == ([] if len(tiers) == 2 else [4])
     assert cache.evict(1, lambda _scope, _tokens, blocks: shown.append(len(blocks))) == 1
     assert shown[-1:] == [2], "the first two are in no tier"
+
+
+def test_a_branch_in_the_middle_of_a_node_leaves_each_part_its_tiers() -> None:
+    cache = PrefixCache(BlockPool(16, BLOCK), "lru")
+    cache.lies_over({"host": always, "disk": always})
+    tokens = np.arange(4 * BLOCK, dtype=np.int32)
+    run(cache, tokens)
+    cache.found_below(tokens, "default", "host", 5)
+    cache.found_below(tokens, "default", "disk", 5, 3, 4)
+    run(cache, np.concatenate([tokens[: 2 * BLOCK], tokens[:BLOCK]]))
+    assert cache.residency(tokens).tolist() == [3, 3, 3, 7]
+    cache.check_integrity()
+    cache.evict(1)  # of the part that was used longest ago
+    assert cache.residency(tokens).tolist() == [3, 3, 3]
+    cache.check_integrity()
+
+
+def test_what_is_out_of_date_does_not_make_newer_knowledge_so() -> None:
+    cache, clock = PrefixCache(BlockPool(16, BLOCK), "lru"), Clock()
+    cache.lies_over({"host": clock.kept})
+    tokens = np.arange(4 * BLOCK, dtype=np.int32)
+    run(cache, tokens)
+    cache.found_below(tokens, "default", "host", 0)
+    clock.lost = 1
+    assert cache.residency(tokens).tolist() == [1] * 4
+    cache.found_below(tokens, "default", "host", 1, 0, 2)
+    assert cache.residency(tokens).tolist() == [3, 3, 1, 1]
+
+
+def test_nodes_that_grow_together_again_keep_what_is_known_of_each() -> None:
+    cache = PrefixCache(BlockPool(16, BLOCK), "lru")
+    cache.lies_over({"host": always})
+    tokens = np.arange(4 * BLOCK, dtype=np.int32)
+    run(cache, tokens)
+    run(cache, np.concatenate([tokens[: 2 * BLOCK], tokens[:BLOCK]]))
+    cache.found_below(tokens, "default", "host", 5, 3, 4)
+    run(cache, tokens)
+    assert cache.evict(1) == 1  # the branch
+    (root,) = cache._index.roots()
+    assert len(list(nodes_below(root))) == 1
+    assert cache.residency(tokens).tolist() == [1, 1, 1, 3]

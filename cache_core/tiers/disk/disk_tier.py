@@ -158,6 +158,10 @@ class DiskTier(Tier):
         self._touch(self._places(keys))
 
     def purge(self, identity: bytes) -> int:
+        self._require_open()
+        # For a crash before the end of this call, or while writes hang; a disk too full for it does not stop us.
+        with suppress(OSError):
+            self._journal.add(identity)
         with self._write:
             self._require_open()
             self._purge_count += 1
@@ -165,9 +169,6 @@ class DiskTier(Tier):
             self._ghosts = None
             self._lose()
             self._writer.seal()
-            # The journal is for a crash before the end of this call; a disk too full for it does not stop us.
-            with suppress(OSError):
-                self._journal.add(identity)
             return self._erase(identity)
 
     def clear(self) -> int:

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterable
 from pathlib import Path
+from threading import Lock
 
 from cache_core.identity import DIGEST_BYTES
 from cache_core.tiers.disk.catalog import Catalog
@@ -13,10 +14,11 @@ from cache_core.tiers.files import sync_folder
 
 
 class PurgeJournal:
-    """The identities whose bytes are being erased, in a small file; there is none where nothing is."""
+    """The identities whose bytes are being erased, in a small file; there is none where nothing is. From any thread."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / "purging"
+        self._lock = Lock()
 
     def pending(self) -> list[bytes]:
         """What has to be erased still."""
@@ -28,11 +30,13 @@ class PurgeJournal:
 
     def add(self, identity: bytes) -> None:
         """From now on a start erases it first."""
-        self._write([*self.pending(), identity])
+        with self._lock:
+            self._write([*self.pending(), identity])
 
     def remove(self, identity: bytes) -> None:
         """It is erased."""
-        self._write([other for other in self.pending() if other != identity])
+        with self._lock:
+            self._write([other for other in self.pending() if other != identity])
 
     def _write(self, identities: list[bytes]) -> None:
         if identities:

@@ -1,5 +1,6 @@
 """A purged scope is out of sight at once and its bytes go for good, however slow a tier is."""
 
+import shutil
 from pathlib import Path
 from threading import Thread
 
@@ -8,6 +9,7 @@ import pytest
 
 from cache_core.tiered import Purged, TieringOptions
 from tests.cache_core.tiered.faulty_files import FaultyFiles
+from tests.cache_core.tiered.overlapped import Request, decides
 from tests.cache_core.tiered.test_tiered_cache import PROMPT, warm
 from tests.cache_core.tiered.world import BLOCK, World, until, world
 
@@ -191,3 +193,50 @@ def test_a_flush_of_one_tier_leaves_the_others(tmp_path: Path) -> None:
         )
         assert it.tiers.stats()["disk"].blocks == 0
         assert it.fetch(PROMPT), "from the store"
+
+
+def begun(request: Request) -> bool:
+    assert request.load is not None
+    assert request.lease is not None
+    request.load.advance(request.lease, request.lease.ready)
+    return request.load.start is not None or request.load.over
+
+
+def test_a_load_into_a_request_that_is_admitted_during_the_purge_brings_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It comes between the device, which has forgotten the scope, and the host, which has not yet."""
+    with world() as it:
+        warm(it)
+        it.cache.flush()
+        decides(it, 0, 0)
+        request = Request(it, IDS)
+        until(lambda: request.ask is None or request.ask.answer is not None)
+        purge = it.cache.purge
+
+        def then_admit(scope: str) -> int:
+            freed = purge(scope)
+            request.admit()
+            if request.load is not None and request.lease is not None:
+                until(lambda: begun(request))
+            return freed
+
+        monkeypatch.setattr(it.cache, "purge", then_admit)
+        it.tiers.purge("default")
+        request.finish()
+        assert request.came == 0
+        it.settle()
+
+
+def test_a_crash_while_a_purge_is_pending_does_not_bring_the_scope_back(tmp_path: Path) -> None:
+    files = FaultyFiles()
+    with world(tmp_path / "kv", files=files) as it:
+        warm(it, SECRETS)
+        hang_a_write(it, files)
+        assert it.tiers.purge("default", timeout=0.5).pending == ("disk",)
+        shutil.copytree(tmp_path / "kv", tmp_path / "as it lies there")
+        files.release.set()
+    (tmp_path / "as it lies there" / "lock").unlink(missing_ok=True)
+    with world(tmp_path / "as it lies there") as again:
+        assert traces(tmp_path / "as it lies there") == 0
+        assert not again.fetch(SECRETS)

@@ -87,7 +87,7 @@ def test_nobody_waits_much_longer_than_recomputing_takes(tmp_path: Path) -> None
 def test_after_its_rest_a_disk_is_asked_again(tmp_path: Path) -> None:
     filled(tmp_path)
     files = FaultyFiles()
-    options = TieringOptions(reserve_blocks=0, fetch_deadline=0.05, rest=0.0)
+    options = TieringOptions(reserve_blocks=0, fetch_deadline=1.0, rest=0.0)
     with world(tmp_path, files=files, options=options) as it:
         files.hang_reads = True
         assert it.tiers.prefetch(IDS) is not None
