@@ -152,8 +152,9 @@ class StoreMooncake(StoreTier):
         return self._counters.snapshot(None, None, self.options.segment_bytes, evicts=False)
 
     def close(self) -> None:
-        super().close()
-        self._asking.shutdown(wait=False, cancel_futures=True)
+        """As every tier's. Waits for calls under way, which the client must outlive: half a minute if it hangs."""
+        for workers in (self._pool, self._asking):
+            workers.shutdown(wait=True, cancel_futures=True)
         self._client.close()
 
     def _together(self, block_bytes: int) -> int:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from mooncake.store import MooncakeDistributedStore
 
 from cache_core.block_header import DropReason
@@ -20,6 +21,9 @@ from cache_core.tiered import TieringOptions
 from cache_core.tiers.errors import PurgeFailedError, TierError
 from cache_core.tiers.store import StoreTier
 from cache_core.tiers.store_mooncake import MooncakeOptions, StoreMooncake
+from engine_adapters.embedded.cold_config import ColdCoding, SharedStore
+from engine_adapters.embedded.cold_stores import open_colder
+from engine_adapters.embedded.config import EmbeddedConfig
 from tests.cache_core.tiered.world import BLOCK, world
 from tests.cache_core.tiers.blocks import IDENTITY, SIZE, headers_of, put, rows, served
 from tests.cache_core.tiers.store_contract import HEADERS, KEY, Place, StoreContract
@@ -263,6 +267,22 @@ def test_what_one_server_computed_another_fetches(place: Real) -> None:
             other.tiers.purge("default")
         assert one.tiers.stats()["store"].blocks is None
         assert not one.tiers.colder["store"].contains([h.key for h in _headers(one, prompt)]).any()
+
+
+def test_the_embedded_engine_joins_it_as_configured(place: Real, master: Master) -> None:
+    store = SharedStore(KEY, mooncake_master=master.address, mooncake_bytes=16 << 20)
+    coding = ColdCoding(compression=1, quantize="fp8", secret=KEY)
+    opened = open_colder(EmbeddedConfig(store=store, coding=coding), torch.float32, None)
+    tier = opened["store"]
+    assert isinstance(tier, StoreMooncake)
+    assert tier.stats().capacity_bytes == 16 << 20
+    block = np.linspace(-1, 1, SIZE // 4, dtype=np.float32).view(np.uint8).reshape(1, SIZE)
+    assert tier.put(HEADERS[:1], block).all()
+    out = rows(1)
+    assert tier.get(HEADERS[:1], out).all()
+    assert np.abs(out.view(np.float32) - block.view(np.float32)).max() < 0.05
+    assert (tier.stats().quantized, tier.stats().kept_exact) == (1, 0)
+    tier.close()
 
 
 def test_without_a_master_it_says_so_at_once() -> None:
