@@ -87,6 +87,15 @@ def test_bad_options_exit_with_2(arguments: list[str]) -> None:
     assert CliRunner().invoke(app, arguments).exit_code == 2
 
 
+@pytest.mark.parametrize("policy", ["best", "chat=best", "embeddings=full", "chat/=full"])
+def test_a_canon_policy_that_does_not_exist_is_one_error_and_exit_1(policy: str) -> None:
+    shown = CliRunner().invoke(
+        app, ["serve", "--port", "0", "--canon-policy", "safe", "--canon-policy", policy]
+    )
+    assert shown.exit_code == 1
+    assert shown.stderr.startswith("Error: --canon-policy: no") or "names no model" in shown.stderr
+
+
 def test_a_taken_port_is_one_line_and_exit_1() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         shown = run("serve", "--port", str(taken.getsockname()[1]))

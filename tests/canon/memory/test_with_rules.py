@@ -142,6 +142,24 @@ def test_in_a_session_a_first_turn_that_comes_again_with_one_more_tool_keeps_the
         assert "".join(tool["function"]["name"] for tool in sent["tools"]) == row
 
 
+def test_json_in_a_fence_is_written_as_its_scope_first_saw_it() -> None:
+    memory = canon.ConversationMemory()
+
+    def fenced(data: str, scope: str) -> str:
+        text = f"You are a help desk.\n\nThe shop:\n\n```json\n{data}\n```\n\n{RULES}"
+        body = {
+            "model": "m",
+            "messages": [{"role": "system", "content": text}, {"role": "user", "content": "hi"}],
+        }
+        sent: str = canon.canonicalize(body, "full", memory, scope).body["messages"][0]["content"]
+        return sent
+
+    first = fenced('{"name": "Bells", "floors": 2}', "a")
+    assert fenced('{"floors": 2,\n "name": "Bells"}', "a") == first
+    assert fenced('{"floors": 2.0, "name": "Bells"}', "a") != first
+    assert '{"floors": 2, "name": "Bells"}' in fenced('{"floors": 2, "name": "Bells"}', "b")
+
+
 def test_replayed_notes_and_calls_are_edits_of_their_own() -> None:
     memory = canon.ConversationMemory()
     canon.canonicalize(chat(["one"], "10:11:12"), "full", memory)

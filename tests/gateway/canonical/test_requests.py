@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import threading
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -10,6 +11,7 @@ import openai
 import orjson
 import pytest
 
+from canon import CanonResult, canonicalize
 from engine_adapters.base import Event, Finished, GenerateRequest, ToolCallDelta
 from gateway.canonical.policies import PolicyFor
 from gateway.settings import CanonSettings
@@ -101,11 +103,19 @@ def test_a_raw_prompt_is_never_touched(serve_with: Callable[..., Running]) -> No
     assert bytes(server.engine.requests[0].prompt_ids.tolist()).decode() == prompt
 
 
-def test_large_bodies_are_rewritten_off_the_event_loop(server: Running) -> None:
-    long = {"role": "system", "content": "Be brief.\r\n" * 4000 + "Be kind."}
-    response = server.http.post(CHAT, json=chat(long))
-    assert response.status_code == 400  # longer than the context, but rewritten by then
-    assert response.headers["x-kvgate-canon"] == "safe; edits=1; newlines=1"
+def test_only_large_bodies_leave_the_event_loop(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[str] = []
+
+    def noted(*arguments: Any, **more: Any) -> CanonResult:
+        threads.append(threading.current_thread().name)
+        return canonicalize(*arguments, **more)
+
+    monkeypatch.setattr("gateway.canonical.stage.canonicalize", noted)
+    for lines in (1, 4000):
+        long = {"role": "system", "content": "Be brief.\r\n" * lines + "Be kind."}
+        response = server.http.post(CHAT, json=chat(long))
+        assert response.headers["x-kvgate-canon"] == "safe; edits=1; newlines=1"
+    assert [name.startswith("kvgate-prompt") for name in threads] == [False, True]
 
 
 def test_observe_changes_nothing_and_counts_the_gain(
