@@ -51,7 +51,7 @@ class TieringOptions:
     patience: float = 0.5  # the same, where recomputing takes less: seconds beyond what that takes
     reserve_blocks: int = 64  # device blocks that fetches leave to running requests
     overlap: bool = True  # load the rear of a prefix while its front is computed, where that is sooner
-    layered: bool | None = None  # compute early layers while later ones come up; None: where it pays
+    layered: bool | None = None  # compute early layers while later ones come up; None: on an accelerator
     rest: float = 30.0  # seconds for which a tier that missed a deadline is not asked again
 
 

@@ -81,7 +81,7 @@ def open_cold_tiers(
     reserve = min(
         TieringOptions().reserve_blocks, runner.num_blocks // 8
     )  # a small pool has room for fetches, too
-    options = TieringOptions(config.write_policy, reserve_blocks=reserve)
+    options = TieringOptions(config.write_policy, reserve_blocks=reserve, layered=config.layered_loads)
     try:
         kept = None if states is None else _open_rows(states, for_states, config.block_size, observer)
         tiers = TieredCache(

@@ -38,6 +38,9 @@ class EmbeddedConfig:
     store: SharedStore | None = None  # and where several servers share it
     coding: ColdCoding = field(default_factory=ColdCoding)  # how it is kept on disk and in the store
     write_policy: "WritePolicy" = "write_through_on_second_hit"
+    layered_loads: bool | None = (
+        None  # compute early layers while later ones come up; None: on an accelerator
+    )
     threads: int | None = None  # None: torch decides
     trust_remote_code: bool = False
     tool_parser: str | None = None  # None: found from the chat template

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from threading import Event
 from typing import Any
 
@@ -9,9 +10,8 @@ import pytest
 import torch
 
 from cache_core.load_or_recompute import Plan
-from cache_core.tiered import OwnLoad, TieringOptions
+from cache_core.tiered import OwnLoad
 from engine_adapters.base import GenerateRequest, SamplingParams, Usage
-from engine_adapters.embedded import cold_tiers
 from engine_adapters.embedded.adapter import EmbeddedAdapter
 from engine_adapters.embedded.config import EmbeddedConfig
 from engine_adapters.embedded.model_runner import Segment
@@ -142,15 +142,13 @@ def test_who_is_cancelled_meanwhile_leaves_nothing_and_others_go_on(
 
 
 @pytest.fixture
-def layered(monkeypatch: pytest.MonkeyPatch) -> None:
+def layered(config: EmbeddedConfig) -> EmbeddedConfig:
     """As where an accelerator is."""
-    options = TieringOptions(layered=True)
-    monkeypatch.setattr(cold_tiers, "TieringOptions", lambda *_, **__: options)
+    return replace(config, layered_loads=True)
 
 
-@pytest.mark.usefixtures("layered")
-def test_layers_are_computed_while_later_ones_come_up(config: EmbeddedConfig) -> None:
-    with running(config) as adapter:
+def test_layers_are_computed_while_later_ones_come_up(layered: EmbeddedConfig) -> None:
+    with running(layered) as adapter:
         expected = warm(adapter)
         adapter.cache.flush()
         steps = Steps(adapter)
@@ -162,12 +160,11 @@ def test_layers_are_computed_while_later_ones_come_up(config: EmbeddedConfig) ->
         assert nothing_held(adapter)
 
 
-@pytest.mark.usefixtures("layered")
 def test_a_request_begins_before_its_last_layer_is_there(
-    config: EmbeddedConfig, monkeypatch: pytest.MonkeyPatch
+    layered: EmbeddedConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The transfer ends only after a layer was waited for by attention: had the step waited for it, both would hang."""
-    with running(config) as adapter:
+    with running(layered) as adapter:
         expected = warm(adapter)
         adapter.cache.flush()
         begun = Event()
@@ -188,11 +185,10 @@ def test_a_request_begins_before_its_last_layer_is_there(
         assert usage.reuse.by_tier == {"device": 0, "host": BLOCKS * 16}
 
 
-@pytest.mark.usefixtures("layered")
 def test_a_layer_that_does_not_come_is_recomputed_with_all_others(
-    config: EmbeddedConfig, monkeypatch: pytest.MonkeyPatch
+    layered: EmbeddedConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with running(config) as adapter:
+    with running(layered) as adapter:
         expected = warm(adapter)
         adapter.cache.flush()
         begun = Event()
@@ -217,9 +213,8 @@ def test_a_layer_that_does_not_come_is_recomputed_with_all_others(
         assert nothing_held(adapter)
 
 
-@pytest.mark.usefixtures("layered")
-def test_while_others_run_nobody_waits_for_layers(config: EmbeddedConfig) -> None:
-    with running(config) as adapter:
+def test_while_others_run_nobody_waits_for_layers(layered: EmbeddedConfig) -> None:
+    with running(layered) as adapter:
         expected = warm(adapter)
         adapter.cache.flush()
         steps = Steps(adapter)
