@@ -40,32 +40,36 @@ class Together:
     layered: bool  # loading later layers and computing earlier ones
 
 
-class Prefetcher:
-    """From any thread. Begun fetches are among `fetches` until they end."""
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a prefetcher works with: those of one cache."""
 
-    def __init__(
-        self,
-        cache: PrefixCache,
-        chains: ScopeChains,
-        ways: Ways,
-        purges: Purges,
-        estimates: Estimates,
-        lookup: Lookup,
-        fetches: Fetches,
-        patience: Patience,
-        together: Together,
-        observer: CacheObserver,
-    ) -> None:
-        self._cache = cache
-        self._chains = chains
-        self._ways = ways
-        self._purges = purges
-        self._estimates = estimates
-        self._lookup = lookup
-        self._fetches = fetches
-        self._patience = patience
-        self._together = together
-        self._observer = observer
+    cache: PrefixCache
+    chains: ScopeChains
+    ways: Ways
+    purges: Purges
+    estimates: Estimates
+    lookup: Lookup
+    fetches: Fetches
+    patience: Patience
+    together: Together
+    observer: CacheObserver
+
+
+class Prefetcher:
+    """From any thread. Begun fetches are among those of its parts until they end."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._cache = parts.cache
+        self._chains = parts.chains
+        self._ways = parts.ways
+        self._purges = parts.purges
+        self._estimates = parts.estimates
+        self._lookup = parts.lookup
+        self._fetches = parts.fetches
+        self._patience = parts.patience
+        self._together = parts.together
+        self._observer = parts.observer
 
     def wait(self, start: int, blocks: int) -> float:
         """Seconds that a request waits at most for blocks from token `start` on."""

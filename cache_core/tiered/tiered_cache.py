@@ -20,7 +20,7 @@ from cache_core.tiered.estimates import Estimates, MeasuringObserver
 from cache_core.tiered.fetch import Fetch
 from cache_core.tiered.fetches import Fetches, Waited
 from cache_core.tiered.lookup import Inquiry, Lookup
-from cache_core.tiered.prefetcher import Patience, Prefetcher, Together
+from cache_core.tiered.prefetcher import Parts, Patience, Prefetcher, Together
 from cache_core.tiered.purger import Purged, Purger
 from cache_core.tiered.purges import Purges
 from cache_core.tiered.state_tiers import StateOptions, StateTiers
@@ -98,7 +98,7 @@ class TieredCache:
         self.states: StateTiers | None = None
         if states is not None:
             self.states = StateTiers(self._ways, states, self._purges, self._lookup, self._fetches)
-        parts = (
+        parts = Parts(
             cache,
             self._chains,
             self._ways,
@@ -110,7 +110,7 @@ class TieredCache:
             self._together(device),
             observer,
         )
-        self._prefetcher = Prefetcher(*parts) if self.states is None else WholePrefetcher(self.states, *parts)
+        self._prefetcher = Prefetcher(parts) if self.states is None else WholePrefetcher(parts, self.states)
         self._asker = Asker(self._respond, self._on_ready)
         self._backup = Backup(cache, self._chains, self._ways, self._purges, self.states)
         self._purger = Purger(cache, self._forget, self.colder, self._purges, self._fetches)

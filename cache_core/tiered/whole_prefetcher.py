@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from cache_core.block_header import BlockHeader
 from cache_core.load_or_recompute import Plan
@@ -11,7 +10,7 @@ from cache_core.metrics import TierName
 from cache_core.tiered.asking import Answer
 from cache_core.tiered.fetch import Ended
 from cache_core.tiered.lookup import Inquiry
-from cache_core.tiered.prefetcher import Prefetcher
+from cache_core.tiered.prefetcher import Parts, Prefetcher
 from cache_core.tiered.state_tiers import StateTiers
 from cache_core.tokens import Tokens
 from cache_core.transfer import Priority
@@ -43,8 +42,8 @@ class _Found:
 class WholePrefetcher(Prefetcher):
     """Brings up KV and state together, or neither: KV is loaded up to a boundary that has a state and no further."""
 
-    def __init__(self, states: StateTiers, *parts: Any) -> None:
-        super().__init__(*parts)
+    def __init__(self, parts: Parts, states: StateTiers) -> None:
+        super().__init__(parts)
         self._states = states
 
     def missing(self, tokens: Tokens, scope: str) -> tuple[int, int]:
