@@ -16,3 +16,12 @@ _NAMED = re.compile(
 def may_show_form(json_text: str) -> bool:
     """Whether a JSON text in a system text may be an output form, an example of an output, or a schema."""
     return _PLACEHOLDER.search(json_text) is not None or _NAMED.search(json_text) is not None
+
+
+_SCHEMA = re.compile(r'"(?:properties|\$defs|anyOf|oneOf)"\s*:')
+_OF_OBJECTS = re.compile(r'"type"\s*:\s*"object"|"\$schema"\s*:')
+
+
+def may_be_schema(json_text: str) -> bool:
+    """Whether a JSON text may be a JSON schema, whose properties are written in their order."""
+    return _SCHEMA.search(json_text) is not None and _OF_OBJECTS.search(json_text) is not None

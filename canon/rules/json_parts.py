@@ -11,7 +11,7 @@ from canon.errors import JsonRefusedError
 from canon.lossless import canonical
 from canon.requests.calls import call_id, calls_of, may_read_file
 from canon.requests.view import TextSlot
-from canon.rules.json_forms import may_show_form
+from canon.rules.json_forms import may_be_schema, may_show_form
 from canon.text import may_ask_for_form, may_refer_to_form
 
 NAME = "json_parts"
@@ -27,7 +27,11 @@ def apply(context: RuleContext) -> None:
 
 def _tool_results(context: RuleContext) -> list[TextSlot]:
     """Results that are data. What a tool read from a file is that file's text, to the letter, for edits to come."""
-    results = [slot for slot in context.view.tool_results() if _looks_like_json(slot.text)]
+    results = [
+        slot
+        for slot in context.view.tool_results()
+        if _looks_like_json(slot.text) and not may_be_schema(slot.text)
+    ]
     if not results:
         return []
     calls = calls_of(context.draft.body)

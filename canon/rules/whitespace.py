@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from canon.context import RuleContext
 from canon.rules.prose import Prose, prose_of
-from canon.text import Line
+from canon.text import Line, is_key
 
 NAME = "whitespace"
 
@@ -46,9 +46,14 @@ def _trimmed(prose: Prose, lines: Sequence[Line]) -> str:
     keeps_head = not prose.starts or text.startswith("\ufeff", inner[0].start)
     head = text[: inner[0].start] if keeps_head else ""
     body = "".join(_lines_kept(text, inner))
-    if not prose.ends or inner[-1].guard in _EXACT_TO_THE_END:
+    if not prose.ends or inner[-1].guard in _EXACT_TO_THE_END or _ends_in_yaml(text, inner):
         return head + body + text[inner[-1].end :]
     return head + (body if inner[-1].guard else body.rstrip(_BLANKS))
+
+
+def _ends_in_yaml(text: str, lines: Sequence[Line]) -> bool:
+    """Whether the last two lines are flat YAML; deeper YAML is guarded."""
+    return len(lines) > 1 and all(is_key(line.of(text)) for line in lines[-2:])
 
 
 def _lines_kept(text: str, lines: Sequence[Line]) -> list[str]:

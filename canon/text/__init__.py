@@ -2,6 +2,7 @@
 
 from canon.text.announced import may_ask_for_form, may_refer_to_form
 from canon.text.guard import Guard
+from canon.text.indentation import is_key
 from canon.text.lines import Line, lines_of
 
-__all__ = ["Guard", "Line", "lines_of", "may_ask_for_form", "may_refer_to_form"]
+__all__ = ["Guard", "Line", "is_key", "lines_of", "may_ask_for_form", "may_refer_to_form"]

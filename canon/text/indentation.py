@@ -13,26 +13,29 @@ _CODE = re.compile(
 # What opens an indented block or stands beside one in YAML: a key of one word in lower case, or an item that has one.
 _KEY = re.compile(r"(?:- )*[\"']?[a-z_$/.\d][\w.$/-]*[\"']? ?:(?:\s|$)|---$")
 _BLOCK_SCALAR = re.compile(r"(?:- )*[\w.\"'-]+: [|>][+-]?\d?[+-]?\s*(?:#.*)?$")
-_ITEM = re.compile(r"\s*(?:[-*+•]|\d{1,3}[.)]) \S")
+_ITEM = re.compile(r"(?:[-*+•]|\d{1,3}[.)]) \S")
 
 
 def mark_indented(lines: Sequence[str], guards: list[Guard | None]) -> None:
     """Marks lines indented past the text's own margin, and the unindented lines that belong to such a block.
 
-    Items of a list under items of a list are prose, as they are in Markdown.
+    Items of a list under items of a list are prose, as they are in Markdown, and so are their further lines.
     """
     margin = _margin(lines)
-    item = False  # was the last line that is not blank an item of a list in prose?
+    item = False  # was the line before this one, blank ones left out, prose of an item of a list?
     for at, line in enumerate(lines):
         if guards[at] or not line.strip():
             item = item and not guards[at]
             continue
-        is_item = _ITEM.match(line) is not None and not _KEY.match(line.lstrip(" \t"))
-        if line[:1] in " \t" and _indent(line) > margin and not (item and is_item):
+        bare = line.lstrip(" \t")
+        is_prose = not is_key(bare) and not _is_code(bare)
+        is_item = is_prose and _ITEM.match(bare) is not None
+        goes_on = is_prose and line[:1] == " " and bool(lines[at - 1].strip())  # a long item's next line
+        if line[:1] in " \t" and _indent(line) > margin and not (item and (is_item or goes_on)):
             guards[at] = "indent"
         elif _is_code(line[margin:]):
             guards[at] = "code"
-        item = is_item and guards[at] is None
+        item = guards[at] is None and (is_item or (item and goes_on))
     _mark_heads(lines, guards, margin)
     _mark_block_scalars(lines, guards)
 
@@ -48,6 +51,11 @@ def _margin(lines: Sequence[str]) -> int:
 
 def _indent(line: str) -> int:
     return len(line) - len(line.lstrip(" \t"))
+
+
+def is_key(line: str) -> bool:
+    """Whether a line begins with a key of YAML, one word in lower case, as few labels in prose are."""
+    return _KEY.match(line) is not None
 
 
 def _is_code(line: str) -> bool:
@@ -66,7 +74,7 @@ def _mark_heads(lines: Sequence[str], guards: list[Guard | None], margin: int) -
                 block = True
             elif guards[at] is not None or not block:
                 block = False
-            elif _KEY.match(lines[at], margin):
+            elif is_key(lines[at][margin:]):
                 guards[at] = "indent"
             else:
                 block = False
