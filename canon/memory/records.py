@@ -5,7 +5,7 @@ Records are JSON, so that replicas of different builds can share a store; one th
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from canon.memory.answer import Answer, Call
@@ -86,7 +86,14 @@ def sent_from(data: bytes | None) -> tuple[Sent, ...]:
 
 
 def dump(records: Sequence[Any]) -> bytes:
-    return json.dumps([asdict(record) for record in records], separators=(",", ":")).encode()
+    return _encode(records).encode()
+
+
+def _fields(record: Any) -> dict[str, Any]:
+    return {name: getattr(record, name) for name in record.__slots__}
+
+
+_encode = json.JSONEncoder(separators=(",", ":"), default=_fields).encode
 
 
 def append(
