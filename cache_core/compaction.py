@@ -57,6 +57,12 @@ class Compactor:
         self._asleep = False
         self._stirred = True
 
+    def forget(self) -> None:
+        """Hold on to no node, as the tokens in it may have to go for good; begin anew."""
+        self._move = None
+        self._unseen, self._seen = [], []
+        self.wake()
+
     def step(self, limit: int) -> bool:
         """Look at some nodes, or move up to `limit` blocks; whether there is more to do."""
         if self._asleep:

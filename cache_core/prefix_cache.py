@@ -233,6 +233,7 @@ class PrefixCache:
             freed = self._forget(self._index.leaves(scope))
             self._index.detach(scope)
             self._policy.purged(scope)
+            self._compactor.forget()
             self._in_flight.withdraw_scope(scope)
             self._version += 1
             return freed

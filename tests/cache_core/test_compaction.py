@@ -179,6 +179,18 @@ def test_where_nothing_is_to_be_gained_nothing_is_moved_or_looked_at_again() -> 
     assert not it.cache.compact()
 
 
+def test_nothing_of_a_purged_scope_is_held_on_to() -> None:
+    it = checkered()
+    for _ in range(3):
+        it.cache.compact(1)
+    held = it.cache._compactor
+    assert held._seen or held._unseen
+    it.cache.purge("default")
+    assert held._move is None
+    assert held._seen == held._unseen == []
+    it.compact()
+
+
 def test_a_failing_copy_loses_nothing() -> None:
     it = checkered()
 
