@@ -7,17 +7,14 @@ from typing import NamedTuple
 from canon.values.clock_words import WORDS
 from canon.values.clocks import clock_at
 from canon.values.coordinates import coordinates_at
-from canon.values.counters import counter_at, counter_words, starts_unspaced_counter
+from canon.values.counters import counter_at
 from canon.values.git import git_at
 from canon.values.ids import id_at, minted_id
 from canon.values.label_words import CLOCK, COORDINATES, FAMILIES, GIT, ID, LEXICON, PLACE, USER, ZONE
 from canon.values.labels import (
     Label,
-    filler_words,
     label_at,
-    label_words,
     starts_label,
-    starts_unspaced_label,
 )
 from canon.values.places import place_at
 from canon.values.shapes import URL
@@ -28,8 +25,8 @@ from canon.values.words import word_set
 LONGEST = 400  # characters of a line that can be an item
 _MOST_CLAUSES = 8
 # A list mark, a sign, a bracket, and words such as `Note:`.
-_HEAD = re.compile(
-    r"[ \t]*(?:(?:[-*•·+–]|#{1,6}|//|<!--)[ \t]+)?[\u2600-\u27bf\U0001f300-\U0001faff\ufe0f\u200d \t]*"
+HEAD = re.compile(
+    r"[ \t]*(?:(?:[-*•·+–]|#{1,6}|//|<!--)[ \t]+|[■◆●▼▶◇□▪][ \t]*)?[\u2600-\u27bf\U0001f300-\U0001faff\ufe0f\u200d \t]*"
     r"[*_`]*[\[(（【]?[*_`]*[ \t]*(?:(?:note|info|context|fyi|system|hinweis|nota|remarque)[*_]*:[*_]*[ \t]+)?",
     re.IGNORECASE,
 )
@@ -58,23 +55,8 @@ system server timestamp zeitstempel horodatage
 """
 )
 
-_MARKS = " \t-*•·+–#_`[(（【/<!"
-_HEAD_LENGTH = 64  # characters in which a line's first word that means something must stand
-_TELLING = 60  # characters; a longer line is an item only if something in it tells a value
-_TOLD = re.compile(r"[\d:：=/]")
-_NUMBERED = re.compile(r"\d{1,3}[.)][ \t]")
 _NUMBER = re.compile(r"\d{1,4}(?!\w)")
 _DIGIT = re.compile(r"\d")
-_MINTED_HEAD = re.compile(r"[0-9A-Za-z][\w-]{24,}")
-# Words that can begin an item: True, they mean something; False, another word must follow that does.
-_HEADS: dict[str, bool] = {
-    **dict.fromkeys(WORDS, True),
-    **dict.fromkeys(counter_words(), True),
-    **dict.fromkeys(label_words(), True),
-    **dict.fromkeys(filler_words(), False),
-    **dict.fromkeys(("note", "info", "fyi", "hinweis", "nota", "remarque"), False),
-}
-
 _RECOGNIZERS: tuple[tuple[int, Callable[[str, int, int, Label], Value | None]], ...] = (
     (GIT, git_at),
     (ID, id_at),
@@ -100,34 +82,6 @@ class Item(NamedTuple):
         return self.values[0][0]
 
 
-def may_hold_item(line: str) -> bool:
-    """A cheap look at how a line begins; False: it holds no item."""
-    bare = line.lstrip(_MARKS)
-    word = bare.partition(" ")[0].rstrip(":,.;").lower()
-    if _HEADS.get(word) is None and word.isascii() and word.isalpha():
-        return False  # most lines of prose end here
-    if not bare or len(line) > LONGEST:
-        return False
-    return _begins_item(bare) and (len(bare) <= _TELLING or _TOLD.search(bare) is not None)
-
-
-def _begins_item(bare: str) -> bool:
-    first = bare[0]
-    if first > "\u2600" and (sign := _HEAD.match(bare)) and sign.end():
-        bare = bare[sign.end() :] or " "
-        first = bare[0]
-    if first.isdigit():
-        return _NUMBERED.match(bare) is None
-    if "\u2e80" <= first <= "\ud7ff":
-        known = starts_unspaced_label(bare) or starts_unspaced_counter(bare)
-        return known or clock_at(bare, 0, len(bare)) is not None
-    for found in _WORDS.finditer(bare, 0, _HEAD_LENGTH):
-        means = _HEADS.get(found[0].lower().replace("’", "'"))
-        if means is not False:
-            return means is True or _MINTED_HEAD.match(bare) is not None
-    return _DIGIT.search(bare, 0, _HEAD_LENGTH) is not None
-
-
 def label_only(text: str) -> bool:
     """Whether a title says by itself that what stands below it is of the moment."""
     label = label_at(text, 0, len(text))
@@ -143,7 +97,7 @@ def item_of(text: str, start: int = 0, stop: int | None = None) -> Item | None:
     stop = len(text) if stop is None else stop
     if stop - start > LONGEST:
         return None
-    head = _HEAD.match(text, start, stop)
+    head = HEAD.match(text, start, stop)
     at = begins = head.end() if head else start
     values: list[tuple[str, int, int]] = []
     sure, labelled = False, True

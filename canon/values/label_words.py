@@ -94,7 +94,7 @@ conversation session
 request message turn live real current's exact
 aktuelle aktueller aktuelles aktuellen aktuell heutige heutiger heutiges jetzige derzeitige momentane
 lokale system
-actuelle actuelles actuels actuel courante courant locale système d'aujourd'hui aujourd'hui présente
+jour actuelle actuelles actuels actuel courante courant locale système d'aujourd'hui aujourd'hui présente
 actual actuales hoy sistema corrente attuale odierna locale atual atuais hoje sistema
 huidige lokale vandaag aktualna aktualny obecna bieżąca lokalny
 текущая текущее текущий текущие сегодняшняя сегодняшнее сейчас местное системное

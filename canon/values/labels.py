@@ -18,7 +18,7 @@ _IN_PLACE = re.compile(
 )
 _NOTE = re.compile(r"[ \t]*[(（][^()（）\n]{1,40}[)）](?=[*_ \t]*[:：=])")
 _BETWEEN = re.compile(r"(?:[ \t_\-*&`()（）#.,+]|(?<=\w)/)*")  # a slash behind a blank begins a path
-_SEPARATOR = re.compile(r"[ \t*_`\"'”)\]）]*(?:[:：=]|->|→|[—–](?=[ \t]))[ \t*_]*")
+_SEPARATOR = re.compile(r"[ \t*_`\"'”)\]）]*(?:[:：=]|[\]】](?=[ \t\w])|->|→|[—–](?=[ \t]))[ \t*_]*")
 _WIDE = ("\u2e80", "\ud7ff")
 _ALL = (1 << len(FAMILIES)) - 1
 _FILLER = Entry(_ALL, 0, 0, 0)

@@ -1,5 +1,6 @@
 """Key and value pairs inside a block of state: `name: Ana; tz: Europe/Oslo; screen: traces`."""
 
+import json
 import re
 
 from canon.values.items import item_of
@@ -36,6 +37,8 @@ def is_pair(line: str) -> bool:
 
 def pairs_hold_value(text: str) -> str:
     """The kind of the first value in a text that is nothing but pairs; empty: it is not, or holds none."""
+    if text.lstrip().startswith("{"):
+        return "state" if _is_json_object(text) else ""
     pieces = [piece for piece in _SPLIT.split(text) if piece.strip()]
     if not pieces or len(pieces) > 40:
         return ""
@@ -47,3 +50,10 @@ def pairs_hold_value(text: str) -> str:
         elif not is_pair(piece):
             return ""
     return kind
+
+
+def _is_json_object(text: str) -> bool:
+    try:
+        return isinstance(json.loads(text), dict)
+    except (ValueError, RecursionError):
+        return False

@@ -10,15 +10,17 @@ from dataclasses import dataclass
 from canon.text import Line
 from canon.values.git import OPENING
 from canon.values.headings import Heading, heading_of
-from canon.values.items import item_of, label_only, may_hold_item
+from canon.values.items import item_of, label_only
 from canon.values.promotion import (
     drop_records,
     mark_repository,
     mark_titled_values,
     promote_blocks,
     promote_edges,
+    promote_headed,
     promote_paragraphs,
 )
+from canon.values.screen import may_hold_item
 from canon.values.sheet import Sheet, Stay, element_item
 from canon.values.tags import opens_region
 
@@ -36,18 +38,16 @@ class Passage:
 
 def may_hold_passage(text: str) -> bool:
     """A look that knows no guards; False: `passages_of` finds nothing."""
-    return any(map(_may_begin_passage, text.split("\n")))
+    return any(_may_begin_passage(line) for line in filter(may_hold_item, text.split("\n")))
 
 
 def _may_begin_passage(line: str) -> bool:
     if line.lstrip(" \t").startswith("<") and "<!--" not in line:
         return opens_region(line) or element_item(line) is not None
-    if not may_hold_item(line):
-        return False
     if item_of(line) is not None or OPENING.match(line):
         return True
     heading = heading_of(line)
-    return heading is not None and label_only(heading.title)
+    return heading is not None and (heading.personal or label_only(heading.title))
 
 
 def passages_of(text: str, lines: Sequence[Line]) -> tuple[list[Passage], list[Stay]]:
@@ -57,6 +57,7 @@ def passages_of(text: str, lines: Sequence[Line]) -> tuple[list[Passage], list[S
     mark_repository(sheet)
     drop_records(sheet)
     promote_paragraphs(sheet)
+    promote_headed(sheet)
     promote_blocks(sheet)
     promote_edges(sheet)
     _mark_regions(sheet)

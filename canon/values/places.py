@@ -11,7 +11,7 @@ _PORT = word_set("port puerto porta порт 端口 埠 ポート 포트")
 _HOST = word_set(
     """
 hostname host pod container instance vm worker sandbox server machine computer node computername
-machinename servername rechnername hostnaam ip address endpoint url uri 主机 主機 主机名 主機名 ホスト
+machinename servername rechnername hostnaam ip address 主机 主機 主机名 主機名 ホスト
 ホスト名 アドレス 地址 호스트이름 주소 adresse адрес
 """
 )

@@ -2,15 +2,18 @@
 
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 
 from canon.values.git_block import mark_git_blocks
-from canon.values.items import Item, item_of, may_hold_item, says_present
+from canon.values.items import Item, item_of, says_present
+from canon.values.screen import may_hold_item
 from canon.values.sheet import Sheet
 
 _DIGITS = re.compile(r"\d+")
 _HEADER = re.compile(r"[A-Z][A-Za-z-]*(?: [a-z]+)?: \S")  # the lines of a letter's or a record's head
 _STARTS = frozenset(("start", "started", "opened", "began"))
 _EDGE_KINDS = frozenset(("clock", "counter", "uuid", "ulid", "ksuid", "traceparent"))
+_NEIGHBOUR_KINDS = _EDGE_KINDS | {"date"}
 
 
 def mark_titled_values(sheet: Sheet) -> None:
@@ -67,7 +70,27 @@ def promote_paragraphs(sheet: Sheet) -> None:
         if at == len(sheet) or sheet.blank[at]:
             rows = [row for row in range(first, at) if sheet.headings[row] is None or sheet.moves[row]]
             _promote(sheet, rows, any(sheet.moves[row] for row in rows))
+            _promote_neighbours(sheet, rows)
             first = at + 1
+
+
+def _promote_neighbours(sheet: Sheet, rows: Sequence[int]) -> None:
+    """A time or a counter in the line before or after one that leaves: `Today's date: ...`, `Time: ...`."""
+    for row in (rows, rows[::-1]):
+        for at, neighbour in pairwise(row):
+            item = sheet.items[neighbour]
+            if sheet.moves[at] and sheet.weak[neighbour] and item and item.kind in _NEIGHBOUR_KINDS:
+                sheet.move(neighbour)
+
+
+def promote_headed(sheet: Sheet) -> None:
+    """The same below a title that announces state."""
+    blocks: dict[int, list[int]] = {}
+    for at, by in enumerate(sheet.headed):
+        if by >= 0:
+            blocks.setdefault(by, []).append(at)
+    for rows in blocks.values():
+        _promote(sheet, rows, any((item := sheet.items[at]) and item.kind != "state" for at in rows))
 
 
 def promote_blocks(sheet: Sheet) -> None:

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 from canon.text import Line
 from canon.values.headings import Heading, heading_of
-from canon.values.items import Item, item_of, may_hold_item
+from canon.values.items import Item, item_of
 from canon.values.pairs import is_pair, pairs_hold_value
+from canon.values.screen import may_hold_item
 from canon.values.tags import Regions, attributes_of, element_of, is_personal, tag_kind
 
 _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])|[_-]")
@@ -32,6 +33,9 @@ class Sheet:
         self.blank = [not string.strip() for string in self.strings]
         self.regions = Regions(self.strings, [line.guard not in (None, "tagged") for line in lines])
         self.headings: list[Heading | None] = [heading_of(string) for string in self.strings]
+        self.headed = _headed(
+            self.headings, self.blank
+        )  # by which line, of those that announce state; -1: none
         self.items: list[Item | None] = [None] * len(lines)  # of lines that are nothing but an item
         self.moves = [False] * len(lines)
         self.weak = [False] * len(lines)  # leaves if its surroundings say so
@@ -54,6 +58,13 @@ class Sheet:
         if guard == "tagged" and not around:
             return False
         return guard in (None, "tagged", "indent") and all(region.kind != "content" for region in around)
+
+    def personal(self, at: int) -> bool:
+        """Whether the line is in a block about the session or the user."""
+        heading = self.headings[self.headed[at]] if self.headed[at] >= 0 else None
+        return any(region.personal for region in self.regions.around(at)) or (
+            heading is not None and heading.personal
+        )
 
     def move(self, at: int, kind: str | None = None) -> None:
         item = self.items[at]
@@ -80,11 +91,11 @@ class Sheet:
 
     def _classify(self, at: int) -> None:
         string = self.strings[at]
-        personal = any(region.personal for region in self.regions.around(at))
+        personal = self.personal(at)
         item = _item(string, personal)
         if item is None:
             return
-        free = self.plain(at) or self._is_lone_row(at)
+        free = self.plain(at) or self._is_lone_row(at) or (personal and self.free(at))
         if item.whole:
             self.items[at] = item
             self.weak[at] = free and (item.kind != "name" or personal)  # a persona has a name as well
@@ -106,11 +117,27 @@ class Sheet:
         return all(self.lines[each].guard != "table" for each in near)
 
 
+def _headed(headings: Sequence[Heading | None], blank: Sequence[bool]) -> list[int]:
+    """For each line, the title that announces it as state: it reaches to the next blank line."""
+    headed, by = [], -1
+    for at, heading in enumerate(headings):
+        if heading is not None:
+            by = at if heading.state else -1
+            headed.append(-1)
+            continue
+        if blank[at] and by != at - 1:
+            by = -1
+        headed.append(-1 if blank[at] else by)
+    return headed
+
+
 def _item(string: str, personal: bool) -> Item | None:
     if "<" in string and "<!--" not in string:
         return element_item(string)
     if may_hold_item(string) and (item := item_of(string)) is not None and (item.whole or not personal):
         return item
+    if personal and "|" in string and (kind := pairs_hold_value(string)):
+        return _whole(kind, string)
     if personal and is_pair(string):
         return Item(0, (("state", 0, len(string)),), True, False, True)
     return None
@@ -130,8 +157,12 @@ def element_item(string: str) -> Item | None:
         return None
     if tag_kind(name) == "content":
         return None
+    if element and (inside := item_of(inner.strip())) and inside.whole and inside.sure:
+        return _whole(inside.kind, string)
     items = [item_of(f"{_CAMEL.sub(' ', label)}: {value.strip()}") for label, value in pairs]
     sure = [item for item in items if item and item.whole and item.sure]
+    if not sure and all(item and item.whole for item in items):
+        return _whole("state", string)._replace(sure=False)
     if not sure or not (len(sure) == len(pairs) or tag_kind(name) == "state"):
         return None
     return _whole(sure[0].kind, string)
