@@ -43,7 +43,7 @@ class Answer:
         if self.fetch is not None:
             self.fetch.leave()
         if self.load is not None:
-            self.load.give_up()
+            self.load.drop()
 
 
 class Ask(Inquiry):

@@ -55,7 +55,8 @@ class OwnLoad:
         layered: whether the request may be computed while the last layers are still on their way.
         changed: called on any thread when the request should look again.
         ended: called once, on any thread, when nothing moves any more.
-        settled: called once, on any thread, with the tokens that are ready when it is taken or over.
+        settled: called once, on any thread, with the tokens that are ready when it is taken or over; not after `drop`
+            or `leave`.
     """
 
     def __init__(
@@ -87,6 +88,7 @@ class OwnLoad:
         self._ended = ended
         self._settled = settled
         self._computed = first * block_size
+        self._wanted = True
         self._lock = Lock()  # guards what follows
         self._phase = _Phase.CLIMBING
         self._transfer: Transfer | None = None
@@ -171,7 +173,7 @@ class OwnLoad:
         assert self.start is not None, "what is there was written somewhere"
         with self._lock:
             self._phase = _Phase.OVER
-        self._settled(self.end)
+        self._settle(self.end)
         begin, stop = (at // self._size - self._first for at in (self.start, self.end))
         found = Counter(self._sources[begin:stop])
         return Counter({tier: blocks * self._size for tier, blocks in found.items()})
@@ -181,6 +183,7 @@ class OwnLoad:
 
         `hints` are for what it has committed, as for `Lease.release`.
         """
+        self._wanted = False
         with self._lock:
             transfer = self._transfer if self._phase is _Phase.LOADING else None
             if transfer is not None:
@@ -194,8 +197,13 @@ class OwnLoad:
             with suppress(LeaseReleasedError):
                 lease.abandon()
 
+    def drop(self) -> None:
+        """Its request is gone before it had a lease; from any thread."""
+        self._wanted = False
+        self.give_up()
+
     def give_up(self) -> bool:
-        """Nobody wants it any more, or it is late; from any thread. False: it is over already.
+        """It is late, or of no more use; from any thread. False: it is over already.
 
         Where bytes are being written, that ends after the piece at work, and `over` says so.
         """
@@ -210,8 +218,12 @@ class OwnLoad:
         if phase in (_Phase.CLIMBING, _Phase.IN_HOST):
             self._ended(self)
         if phase not in (_Phase.LOADING, _Phase.OVER):
-            self._settled(self._computed)
+            self._settle(self._computed)
         return phase is not _Phase.OVER
+
+    def _settle(self, ready: int) -> None:
+        if self._wanted:
+            self._settled(ready)
 
     def _climbed(self) -> None:
         with self._lock:
@@ -263,7 +275,7 @@ class OwnLoad:
             left[0].release(left[1])
         self._ended(self)
         if not transfer.done:
-            self._settled(self._computed)
+            self._settle(self._computed)
 
     def _over(self) -> None:
         """It cannot begin to load."""
@@ -272,4 +284,4 @@ class OwnLoad:
             self._phase = _Phase.OVER
         if not over:
             self._ended(self)
-            self._settled(self._computed)
+            self._settle(self._computed)

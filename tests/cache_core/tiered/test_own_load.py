@@ -340,6 +340,27 @@ def test_decisions_and_their_regret_are_told(tmp_path: Path) -> None:
     assert record.regret.count == 1
 
 
+@pytest.mark.parametrize("admitted", [False, True])
+def test_who_goes_away_regrets_nothing(tmp_path: Path, admitted: bool) -> None:
+    filled(tmp_path)
+    seen, files = RecordingObserver(), FaultyFiles()
+    with world(tmp_path, observer=seen, files=files, options=SLOW) as it:
+        decides(it, 0, 2)
+        files.hang_reads = True
+        request = Request(it, IDS)
+        assert request.ask is not None
+        until(lambda: request.ask is not None and request.ask.answer is not None)
+        if admitted:
+            request.admit()
+            request.leave()
+        else:
+            request.ask.cancel()
+        files.release.set()
+        it.settle()
+    assert seen.record().decisions == 1
+    assert seen.record().regret.count == 0
+
+
 def test_a_request_that_is_not_alone_takes_a_fetch(tmp_path: Path) -> None:
     filled(tmp_path)
     with world(tmp_path) as it:
