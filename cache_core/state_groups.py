@@ -24,9 +24,9 @@ class StateGroup(IntEnum):
     RECURRENT = 1  # recurrent and convolution states: one row that stands for everything before its boundary
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class StateOnDevice:
-    """A row that the device holds and nobody changes."""
+    """A row that the device holds and nobody changes, for as long as somebody holds this."""
 
     length: int  # tokens it stands behind, whole blocks
     read: RowCopy  # into the row given

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from queue import Full, Queue
 from threading import Lock, Thread
+from weakref import WeakSet
 
 import numpy as np
 import torch
@@ -30,7 +31,7 @@ from cache_core.transfer.tier_jobs import HostToTier
 log = logging.getLogger(__name__)
 
 _MAX_WAITING = 256  # prefixes; of more, the newest are left for their next use
-_MAX_LEAVING = 4  # states that are kept on the device, though evicted, until they are looked at
+_MAX_LEAVING = 4  # states that stay on the device, though evicted, until they are copied
 Ended = Callable[[Transfer], None]
 
 _NOTHING: tuple[str, Tokens, list[BlockHeader]] = ("", np.empty(0, dtype=np.int32), [])
@@ -76,7 +77,7 @@ class Backup:
         self._purges = purges
         self._last = _NOTHING
         self._lock = Lock()
-        self._leaving = 0
+        self._leaving: WeakSet[StateOnDevice] = WeakSet()  # those that somebody still holds
         self._on_their_way = 0  # prefixes that go on to colder tiers from the host, once they are there
         self._wanted: Queue[_Wanted | None] = Queue(_MAX_WAITING)
         self._thread = Thread(target=self._run, name="kvgate backup", daemon=True)
@@ -97,24 +98,18 @@ class Backup:
     def copy_leaving(self, scope: str, tokens: Tokens, state: StateOnDevice) -> None:
         """The same for a state that the device evicts, behind its KV; not if too many are on their way already."""
         with self._lock:
-            if self._leaving >= _MAX_LEAVING:
+            if len(self._leaving) >= _MAX_LEAVING:
+                log.debug("more states are evicted than can be copied")
                 return
-            self._leaving += 1
+            self._leaving.add(state)
         number = self._purges.number(self._chains.digest(scope))
-        if not self._put(_Wanted(scope, tokens.copy(), leaving=state, number=number)):
-            self._left()
+        self._put(_Wanted(scope, tokens.copy(), leaving=state, number=number))
 
-    def _put(self, wanted: _Wanted) -> bool:
+    def _put(self, wanted: _Wanted) -> None:
         try:
             self._wanted.put_nowait(wanted)
         except Full:
             log.debug("more prefixes wait to be copied than are looked at")
-            return False
-        return True
-
-    def _left(self) -> None:
-        with self._lock:
-            self._leaving -= 1
 
     def forget(self, scope: str) -> None:
         """Nothing is remembered of a scope's prompts."""
@@ -174,16 +169,20 @@ class Backup:
     # On the thread.
 
     def _run(self) -> None:
-        while (wanted := self._wanted.get()) is not None:
-            try:
+        while self._copy_next():
+            pass
+
+    def _copy_next(self) -> bool:
+        """Holds nothing of a prefix once it is looked at. False: that was the last one."""
+        wanted = self._wanted.get()
+        try:
+            if wanted is not None:
                 self._copy(wanted)
-            except Exception:
-                log.exception("a prefix could not be copied to colder tiers")
-            finally:
-                if wanted.leaving is not None:
-                    self._left()
-                self._wanted.task_done()
-        self._wanted.task_done()
+        except Exception:
+            log.exception("a prefix could not be copied to colder tiers")
+        finally:
+            self._wanted.task_done()
+        return wanted is not None
 
     def _copy(self, wanted: _Wanted) -> None:
         number = self._purges.number(self._chains.digest(wanted.scope))

@@ -22,6 +22,8 @@ from cache_core.transfer.tier_jobs import HostToTier
 
 log = logging.getLogger(__name__)
 
+_MOST_MOVING = 16  # states that stay on the device for it, evicted or not; more are left for their next use
+
 
 class StateBackup:
     """A state goes into a tier when the KV of all blocks before its boundary is below the device, and into a colder
@@ -56,7 +58,10 @@ class StateBackup:
         if self._rows.contains([header.key])[0]:
             self._pass_on(chain, header, number)
             return
-        job = StateToHost(self._rows, header, state.read, self._ways.down)
+        if self._on_their_way >= _MOST_MOVING:
+            log.debug("more states are to be copied than the way to the host takes")
+            return
+        job = StateToHost(self._rows, header, state, self._ways.down)
         if self._purges.number(header.identity) != number:
             job.finish(False)  # it was there before the purge
             return

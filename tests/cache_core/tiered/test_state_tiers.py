@@ -3,6 +3,8 @@
 import random
 from collections.abc import Sequence
 from pathlib import Path
+from threading import Event
+from weakref import WeakSet
 
 import numpy as np
 import pytest
@@ -16,10 +18,12 @@ from cache_core.block_header import (
     pack,
     unpack,
 )
-from cache_core.state_groups import StateGroup
+from cache_core.state_groups import StateGroup, StateOnDevice
 from cache_core.tiered import TieringOptions
 from cache_core.tiers.base import BlockBytes, Mask
 from cache_core.tiers.disk import DiskTier
+from cache_core.tiers.host import Reservation
+from cache_core.tokens import Tokens
 from tests.cache_core.tiered.faulty_files import FaultyFiles
 from tests.cache_core.tiered.state_world import ROW, HybridWorld, hybrid_world
 from tests.cache_core.tiered.world import BLOCK, until
@@ -295,3 +299,35 @@ def test_a_hung_disk_holds_nobody_longer_than_the_deadline(tmp_path: Path) -> No
         files.release.set()
         again.it.settle()
         again.run(PROMPT)  # what came late is right, too
+
+
+def test_states_that_are_evicted_faster_than_they_are_copied_do_not_pile_up(tmp_path: Path) -> None:
+    options = TieringOptions(write_policy="write_back", reserve_blocks=0)
+    with hybrid_world(tmp_path, blocks=256, kept=1, rows=64, options=options) as world:
+        copying, go_on = Event(), Event()
+        states = world.it.tiers.states
+        assert states is not None
+        reserve = states.rows.reserve
+
+        def slow(headers: Sequence[BlockHeader]) -> Reservation:
+            copying.set()
+            go_on.wait(20)
+            return reserve(headers)
+
+        states.rows.reserve = slow  # type: ignore[method-assign]
+        held: WeakSet[StateOnDevice] = WeakSet()
+        leaves = world.it.tiers.state_leaves
+
+        def noting(tokens: Tokens, scope: str, state: StateOnDevice) -> None:
+            held.add(state)
+            leaves(tokens, scope, state)
+
+        world.it.tiers.state_leaves = noting  # type: ignore[method-assign]
+        for number in range(30):
+            world.run([*range(number * 100, number * 100 + 8), -1])
+        assert copying.wait(20)
+        assert len(held) <= 4
+        go_on.set()
+        world.it.settle()
+        assert states.rows.stats().blocks
+        assert not held
