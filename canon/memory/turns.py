@@ -9,6 +9,7 @@ from canon.requests.view import Kind
 
 Side = Literal["client", "model", "other"]  # client: user turns and tool results, which may carry a tail note
 
+_MARK = "cache_control"
 _CLIENT_ROLES = frozenset({"user", "tool", "function"})
 
 
@@ -48,9 +49,25 @@ def as_item(value: Any) -> Any:
     """An item in the one form that is hashed: clients write the same user turn as text or as a message."""
     if isinstance(value, str):
         return {"role": "user", "content": value}
-    if isinstance(value, dict) and value.get("type") == "message":
-        return {key: part for key, part in value.items() if key != "type"}
-    return value
+    if isinstance(value, list):
+        return _unmarked(value)
+    if not isinstance(value, dict):
+        return value
+    item = value
+    if item.get("type") == "message":
+        item = {key: part for key, part in item.items() if key != "type"}
+    content = item.get("content")
+    return {**item, "content": _unmarked(content)} if isinstance(content, list) else item
+
+
+def _unmarked(parts: list[Any]) -> list[Any]:
+    """Parts without marks of where to cache, which clients put at other places in each request."""
+    if not any(isinstance(part, dict) and _MARK in part for part in parts):
+        return parts
+    return [
+        {key: value for key, value in part.items() if key != _MARK} if isinstance(part, dict) else part
+        for part in parts
+    ]
 
 
 def _key(kind: Kind) -> str:

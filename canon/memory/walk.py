@@ -32,20 +32,17 @@ class _Walk:
         self._turns = turns_of(conversation.kind, self._draft.body)
         self._calls = CallReplay(context, self._turns)
         self._sent = Sent("")
-        self._continues = (
-            False  # an earlier turn was answered, and it is known what each of those was sent with
-        )
+        self._answered = self._unknown = False  # whether there are earlier answers; any to what is not known
         self._told: Sequence[str] = ()  # digests of the values that notes so far have told
 
     def run(self) -> Sent:
         chain = self._conversation.chain(self._draft.body)
-        first = next((index for index, turn in enumerate(self._turns) if turn.side == "client"), 0)
         newest = self._context.view.newest_turn()
         for index, turn in enumerate(self._turns):
             if turn.path == newest:
                 self._tell(chain, turn.path)
             elif turn.side == "client":
-                self._repeat(chain, index, first=index == first)
+                self._repeat(chain, index)
             chain.add(self._draft.get(turn.path))
             if turn.side == "client" and (end := self._end_of_answer(index + 1)) > index + 1:
                 self._calls.replay(index + 1, end, partial(self._conversation.calls, chain.head))
@@ -57,17 +54,18 @@ class _Walk:
         values = {_digest(moved.text): moved.text for moved in self._context.moved}
         news = [text for value, text in values.items() if value not in self._told]
         note = compose(news) if news else None
-        self._conversation.pin(key, Pin(note, tuple(values)), again=self._continues)
+        self._conversation.pin(key, Pin(note, tuple(values)), again=self._answered and not self._unknown)
         self._sent = Sent("", key.hex(), note, tuple(values))
         if note is not None:
             self._place(path, note)
 
-    def _repeat(self, chain: Chain, index: int, *, first: bool) -> None:
+    def _repeat(self, chain: Chain, index: int) -> None:
         """An earlier turn: send it with the note that it had."""
         item = self._draft.get(self._turns[index].path)
         pin = self._pin_of(chain, item, index)
         if self._end_of_answer(index + 1) > index + 1:
-            self._continues = pin is not None and (first or self._continues)
+            self._answered = True
+            self._unknown = self._unknown or pin is None
         if pin is None:
             return
         self._told = pin.told

@@ -102,6 +102,17 @@ def test_a_later_turn_that_comes_again_is_a_retry_without_a_session_too() -> Non
     assert "Time: 12" in texts(third, 4)
 
 
+def test_a_retry_is_one_where_two_user_turns_came_at_once() -> None:
+    memory = ConversationMemory()
+    one = [user("one"), user("and more")]
+    two = [*one, assistant("1, as you asked for it"), user("two")]
+    send(memory, one, ["Time: 9"])
+    send(memory, two, ["Time: 10"])
+    again = send(memory, two, ["Time: 11"])
+    third = send(memory, [*two, assistant("2"), user("three")], ["Time: 12"])
+    assert third["messages"][:5] == again["messages"]
+
+
 def test_conversations_whose_beginnings_could_not_be_told_apart_are_not_later() -> None:
     memory = ConversationMemory()
     for _ in range(2):

@@ -113,6 +113,25 @@ def test_an_anthropic_tool_loop_keeps_objects_and_pairs() -> None:
     assert body["messages"][2]["content"] == [{**result, "tool_use_id": "c1"}]
 
 
+def test_cache_marks_that_move_from_turn_to_turn_make_no_difference() -> None:
+    memory = canon.ConversationMemory()
+    sent: list[dict[str, Any]] = []
+    turns: list[str] = []
+    for n, time in enumerate(("10:11:12", "10:15:40", "10:21:00")):
+        turns += [f"question {n}"]
+        body = anthropic(turns, time)
+        body["messages"][-1]["content"][0]["cache_control"] = {"type": "ephemeral"}
+        result = canon.canonicalize(body, "full", memory).body
+        assert result["messages"][-1]["content"][0]["cache_control"] == {"type": "ephemeral"}
+        assert time in result["messages"][-1]["content"][1]["text"]
+        now = json.loads(
+            json.dumps(result["messages"]).replace(', "cache_control": {"type": "ephemeral"}', "")
+        )
+        assert now[: len(sent)] == sent
+        sent = now
+        turns += [f"answer {n}"]
+
+
 def test_a_tool_that_joins_goes_behind_those_already_sent_and_one_that_leaves_moves_none() -> None:
     memory = canon.ConversationMemory()
 
