@@ -27,7 +27,8 @@ def move(context: RuleContext, rule: str, slot: TextSlot, cuts: Sequence[Cut]) -
         return False
     path = tail_note.carrier(context.view)
     rest = without(slot.text, cuts)
-    if not context.policy.acts(rule) or path is None or not _put(context, slot, rest):
+    bare = rest[:1] == "\ufeff"  # a byte order mark in front would be taken for the text's own
+    if not context.policy.acts(rule) or path is None or bare or not _put(context, slot, rest):
         for cut in cuts:
             value = slot.text[cut.start : cut.stop]
             report(context, rule, slot, cut, f"{cut.kind} in the system text", _FIXES[path is None], value)
