@@ -1,0 +1,30 @@
+"""Anthropic's messages API."""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from engine_adapters.remote.http_engine import HttpOptions
+from engine_adapters.remote.openai_compatible import OpenAICompatibleEngine
+from engine_adapters.remote.relay import RelayRequest, RemoteCapabilities, Route
+
+VERSION = "2023-06-01"  # of the API, which every request must name
+
+
+class AnthropicEngine(OpenAICompatibleEngine):
+    """Relays `/v1/messages`; usage comes at the start of a stream and is completed at its end."""
+
+    paths: ClassVar[dict[Route, str]] = {"messages": "/messages"}
+
+    def __init__(
+        self, name: str, base_url: str, models: Sequence[str] = (), options: HttpOptions | None = None
+    ) -> None:
+        super().__init__(name, base_url, models, options, "anthropic")
+        self._client.headers.setdefault("anthropic-version", VERSION)
+
+    async def detect(self) -> RemoteCapabilities:
+        models = self.models or await self._served_models()
+        return RemoteCapabilities(models=models, reports_reuse=True, takes_salt=False, kv_events=False)
+
+    def upstream_values(self, request: RelayRequest) -> dict[str, bytes]:
+        """Usage needs no asking here."""
+        return {}

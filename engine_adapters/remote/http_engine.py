@@ -1,0 +1,264 @@
+"""What all engines behind HTTP have in common: one pooled client, bytes on, bytes back."""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import httpx
+import orjson
+
+from engine_adapters.base import Health
+from engine_adapters.errors import EngineFailureError, EngineNotReadyError, UnsupportedByEngineError
+from engine_adapters.remote.json_patch import patched
+from engine_adapters.remote.prometheus import parse_metrics
+from engine_adapters.remote.relay import (
+    Account,
+    RelayedAnswer,
+    RelayEngine,
+    RelayRequest,
+    RemoteCapabilities,
+    Route,
+)
+from engine_adapters.reuse.profiles import Profile
+from engine_adapters.reuse.watcher import Rewrite, StreamWatcher, WholeWatcher
+
+_PASSED_BACK = (
+    "retry-after",
+    "x-request-id",
+    "x-ratelimit-remaining-requests",
+    "x-ratelimit-remaining-tokens",
+)
+_MAX_WHOLE = 256 << 20  # bytes of an answer that is no stream
+
+
+@dataclass(frozen=True, slots=True)
+class HttpOptions:
+    """Bounds and waits of one engine's client. Seconds."""
+
+    connect_s: float = 5.0
+    first_byte_s: float = 600.0  # a long prompt on a busy engine
+    write_s: float = 60.0
+    pool_s: float = 10.0  # for a free connection
+    probe_s: float = 5.0  # health and metrics
+    max_connections: int = 1024
+    headers: Mapping[str, str] = field(default_factory=dict)  # on every request, the key among them
+
+
+class HttpEngine(RelayEngine):
+    """An engine that speaks OpenAI's routes. Subclasses say what is different.
+
+    `base_url` has no route in it: `http://127.0.0.1:30000`, for example, or with a prefix such as `/v1` where the
+    API has one of its own (`root`).
+    """
+
+    paths: ClassVar[Mapping[Route, str]] = {
+        "chat": "/chat/completions",
+        "completions": "/completions",
+        "responses": "/responses",
+        "embeddings": "/embeddings",
+    }
+
+    def __init__(
+        self,
+        name: str,
+        base_url: str,
+        profile: Profile,
+        models: Sequence[str] = (),
+        options: HttpOptions | None = None,
+    ) -> None:
+        self.name = name
+        self.models = tuple(models)  # empty: as the engine says
+        self._profile = profile
+        self._options = options or HttpOptions()
+        self._url = base_url.rstrip("/")
+        self._root = self._url if self._url.endswith("/v1") else f"{self._url}/v1"
+        limits = httpx.Limits(
+            max_connections=self._options.max_connections,
+            max_keepalive_connections=self._options.max_connections,
+        )
+        # Neither proxies of the environment nor redirects: requests go to the configured host and nowhere else.
+        self._client = httpx.AsyncClient(
+            timeout=self._timeout(), limits=limits, headers=dict(self._options.headers), trust_env=False
+        )
+
+    @property
+    def server(self) -> str:
+        """The engine's address without the API's root."""
+        return self._url.removesuffix("/v1")
+
+    def _timeout(self) -> httpx.Timeout:
+        options = self._options
+        return httpx.Timeout(
+            options.first_byte_s, connect=options.connect_s, write=options.write_s, pool=options.pool_s
+        )
+
+    async def detect(self) -> RemoteCapabilities:
+        models = self.models or await self._served_models()
+        return RemoteCapabilities(models=models, reports_reuse=None)
+
+    async def _served_models(self) -> tuple[str, ...]:
+        listed = (await self.ask("GET", f"{self._root}/models")).get("data")
+        names = (
+            [each.get("id") for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
+        )
+        return tuple(name for name in names if isinstance(name, str))
+
+    def url(self, route: Route) -> str:
+        """Where a route's requests go; raises UnsupportedByEngineError for one that this engine has not."""
+        if route not in self.paths:
+            raise UnsupportedByEngineError(f"The engine {self.name} has no route for {route}.")
+        return self._root + self.paths[route]
+
+    def upstream_body(self, request: RelayRequest) -> bytes:
+        """The body as this engine needs it."""
+        values = self.upstream_values(request)
+        return patched(request.body, values) if values else request.body
+
+    def upstream_values(self, request: RelayRequest) -> dict[str, bytes]:
+        """Top-level keys that are set upstream, as JSON texts."""
+        if not request.stream or request.asks_usage or request.route not in ("chat", "completions"):
+            return {}
+        given = orjson.loads(request.body).get("stream_options")
+        options = {**(given if isinstance(given, dict) else {}), "include_usage": True}
+        return {"stream_options": orjson.dumps(options)}
+
+    @asynccontextmanager
+    async def relay(
+        self, request: RelayRequest, rewrite: Rewrite | None = None
+    ) -> AsyncIterator[RelayedAnswer]:
+        """See RelayEngine. `rewrite` may change what goes to the client in the place of usage."""
+        sent = self._client.build_request(
+            "POST",
+            self.url(request.route),
+            content=self.upstream_body(request),
+            headers={"content-type": "application/json", "accept-encoding": "identity", **request.headers},
+        )
+        try:
+            response = await self._client.send(sent, stream=True)
+        except httpx.ConnectError as error:
+            raise EngineNotReadyError(
+                f"The engine {self.name} at {self.server} does not answer: {error}"
+            ) from error
+        except httpx.TimeoutException as error:
+            raise EngineFailureError(
+                f"The engine {self.name} took too long ({type(error).__name__})."
+            ) from error
+        except httpx.HTTPError as error:
+            raise EngineFailureError(f"The engine {self.name} broke the connection: {error}") from error
+        try:
+            yield _HttpAnswer(
+                self.name, response, self._profile, prompts_in(request), _hiding(request, rewrite)
+            )
+        finally:
+            await response.aclose()
+
+    async def ask(self, method: str, url: str, **more: Any) -> dict[str, Any]:
+        """One small JSON exchange; raises EngineNotReadyError where it cannot be had."""
+        text = (await self._asked(method, url, **more)).content
+        try:
+            answer = orjson.loads(text)
+        except orjson.JSONDecodeError as error:
+            raise EngineNotReadyError(f"The engine {self.name} answered {url} with no JSON.") from error
+        return answer if isinstance(answer, dict) else {"data": answer}
+
+    async def _asked(self, method: str, url: str, **more: Any) -> httpx.Response:
+        try:
+            response = await self._client.request(method, url, timeout=self._options.probe_s, **more)
+        except httpx.HTTPError as error:
+            why = str(error) or type(error).__name__
+            raise EngineNotReadyError(f"The engine {self.name} does not answer at {url}: {why}") from error
+        if response.status_code >= 400:
+            raise EngineNotReadyError(f"The engine {self.name} answered {url} with {response.status_code}.")
+        return response
+
+    async def counters(self) -> Mapping[str, float]:
+        text = (await self._asked("GET", f"{self.server}/metrics")).text
+        try:
+            return parse_metrics(text)
+        except ValueError as error:
+            raise EngineNotReadyError(
+                f"The engine {self.name} has metrics in no known format: {error}"
+            ) from error
+
+    async def health(self) -> Health:
+        try:
+            await self._asked("GET", f"{self._root}/models")
+        except EngineNotReadyError as error:
+            return Health(False, str(error))
+        return Health(True, "")
+
+    async def flush(self) -> None:
+        raise UnsupportedByEngineError(f"The engine {self.name} has no way to forget what it cached.")
+
+    async def aclose(self) -> None:
+        await self._client.aclose()
+
+
+def prompts_in(request: RelayRequest) -> int:
+    """How many prompts one request has: completions take lists of them."""
+    if request.route != "completions":
+        return 1
+    prompt = orjson.loads(request.body).get("prompt")
+    several = isinstance(prompt, list) and prompt and isinstance(prompt[0], (str, list))
+    return len(prompt) if several else 1
+
+
+def _hiding(request: RelayRequest, rewrite: Rewrite | None) -> Rewrite | None:
+    """What keeps a usage chunk that was forced upstream from a client that did not ask for it."""
+    if not request.stream or request.asks_usage:
+        return rewrite
+
+    def hide(payload: dict[str, Any], _: Any) -> Mapping[str, Any] | None:
+        return payload if payload.get("choices") else None
+
+    return hide
+
+
+class _HttpAnswer(RelayedAnswer):
+    """One answer over HTTP."""
+
+    def __init__(
+        self, engine: str, response: httpx.Response, profile: Profile, prompts: int, rewrite: Rewrite | None
+    ) -> None:
+        self._engine = engine
+        self._response = response
+        self.status = response.status_code
+        self.content_type = response.headers.get("content-type", "application/json")
+        self.headers = {name: response.headers[name] for name in _PASSED_BACK if name in response.headers}
+        self._rewrite = rewrite
+        self._stream = (
+            StreamWatcher(profile, prompts, rewrite) if "event-stream" in self.content_type else None
+        )
+        self._whole = WholeWatcher(profile, prompts)
+
+    @property
+    def account(self) -> Account:  # type: ignore[override]
+        return self._whole.account if self._stream is None else self._stream.account
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        try:
+            if self._stream is None:
+                yield self._whole.read(await self._read_whole(), self._rewrite)
+                return
+            async for chunk in self._response.aiter_raw():
+                if passed := self._stream.feed(chunk):
+                    yield passed
+            if left := self._stream.end():
+                yield left
+        except httpx.HTTPError as error:
+            raise EngineFailureError(
+                f"The engine {self._engine} broke off its answer: {type(error).__name__}"
+            ) from error
+
+    async def _read_whole(self) -> bytes:
+        parts: list[bytes] = []
+        size = 0
+        async for chunk in self._response.aiter_raw():
+            parts.append(chunk)
+            size += len(chunk)
+            if size > _MAX_WHOLE:
+                raise EngineFailureError(
+                    f"The engine {self._engine} sent an answer of more than {_MAX_WHOLE} bytes."
+                )
+        return b"".join(parts)

@@ -1,0 +1,192 @@
+"""Reads an answer while it passes: usage, first content, finish, errors. What passes is changed only where asked."""
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+import orjson
+
+from engine_adapters.remote.relay import Account
+from engine_adapters.reuse.profiles import Profile, read_usage
+from engine_adapters.reuse.reading import NOTHING, UsageRead, part
+from engine_adapters.reuse.sse import EventSplitter, event_data
+
+# Gets the event or answer with usage in it and what was read; gives what goes on in its place, None for nothing.
+Rewrite: TypeAlias = Callable[[dict[str, Any], UsageRead], Mapping[str, Any] | None]
+
+_CONTENT = ("content", "reasoning_content", "reasoning", "tool_calls", "refusal", "function_call", "audio")
+_DELTAS = (
+    "response.output_text.delta",
+    "response.reasoning_text.delta",
+    "response.function_call_arguments.delta",
+)
+
+
+class AnswerWatcher:
+    """What every kind of answer says, into an Account."""
+
+    def __init__(
+        self, profile: Profile, prompts: int = 1, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.account = Account(NOTHING)
+        self._profile = profile
+        self._prompts = prompts
+        self._clock = clock
+
+    def _take_usage(self, payload: Mapping[str, Any]) -> UsageRead:
+        read = read_usage(self._profile, payload, self._prompts)
+        account = self.account
+        account.reuse = read.reuse
+        account.completion_tokens = read.completion_tokens
+        account.reasoning_tokens = read.reasoning_tokens
+        return read
+
+    def _take_finish(self, payload: Mapping[str, Any]) -> None:
+        choices = payload.get("choices")
+        first = choices[0] if isinstance(choices, list) and choices else None
+        reason = first.get("finish_reason") if isinstance(first, Mapping) else None
+        reason = reason or payload.get("stop_reason") or part(payload, "delta").get("stop_reason")
+        if isinstance(reason, str):
+            self.account.finish = reason
+
+    def _take_error(self, payload: Mapping[str, Any]) -> None:
+        error = payload.get("error")
+        if error is None and payload.get("type") != "error" and payload.get("object") != "error":
+            return
+        told = error if isinstance(error, Mapping) else payload
+        kind = told.get("type") or told.get("code") or "error"
+        self.account.error = str(kind)[:100]
+
+
+class WholeWatcher(AnswerWatcher):
+    """An answer that is one JSON object."""
+
+    def read(self, body: bytes, rewrite: Rewrite | None = None) -> bytes:
+        """Take what the body says; the body to pass on, the very same bytes unless `rewrite` changes it."""
+        self.account.first_token_at = self._clock()
+        self.account.ended = True
+        try:
+            payload = orjson.loads(body)
+        except orjson.JSONDecodeError:
+            return body
+        if not isinstance(payload, dict):
+            return body
+        self._take_error(payload)
+        self._take_finish(payload)
+        read = self._take_usage(payload)
+        if rewrite is None or not isinstance(payload.get("usage"), dict):
+            return body
+        changed = rewrite(payload, read)
+        return body if changed is None or changed is payload else orjson.dumps(changed)
+
+
+class StreamWatcher(AnswerWatcher):
+    """A stream of server-sent events.
+
+    Without `rewrite` chunks pass as they are and at once, and a copy is read. With it whole events pass, each as soon
+    as it is whole; only those with usage in them are built anew.
+    """
+
+    def __init__(
+        self,
+        profile: Profile,
+        prompts: int = 1,
+        rewrite: Rewrite | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__(profile, prompts, clock)
+        self._splitter = EventSplitter()
+        self._rewrite = rewrite
+        self._begun: dict[str, Any] = {}  # usage of an event at the start, which later ones add to
+
+    def feed(self, chunk: bytes) -> bytes:
+        """What goes on to the client for this chunk."""
+        events = self._splitter.feed(chunk)
+        if self._splitter.overflowed:
+            return chunk if self._rewrite is None else b"".join(events)
+        passed = [self._event(event) for event in events]
+        return chunk if self._rewrite is None else b"".join(passed)
+
+    def end(self) -> bytes:
+        """The stream has ended by itself; what is left of it to pass on."""
+        left = self._splitter.rest()
+        if left:
+            passed = self._event(left)
+            left = passed if self._rewrite is not None else b""
+        return left
+
+    def _event(self, event: bytes) -> bytes:
+        data = event_data(event)
+        if not data:
+            return event
+        if data == b"[DONE]":
+            self.account.ended = True
+            return event
+        if not self._worth_reading(data):
+            return event
+        try:
+            payload = orjson.loads(data)
+        except orjson.JSONDecodeError:
+            return event
+        return self._payload(event, payload) if isinstance(payload, dict) else event
+
+    def _worth_reading(self, data: bytes) -> bool:
+        """Until the first content every event is; later only those that may say what is counted."""
+        if self.account.first_token_at is None:
+            return True
+        has_usage = (b'"usage"' in data and b'"usage":null' not in data) or b'"timings"' in data
+        return has_usage or b'"error"' in data or b"_reason" in data or b'"type"' in data
+
+    def _payload(self, event: bytes, payload: dict[str, Any]) -> bytes:
+        kind = payload.get("type")
+        if self.account.first_token_at is None and _has_content(payload, kind):
+            self.account.first_token_at = self._clock()
+        self._take_error(payload)
+        self._take_finish(payload)
+        if kind in ("message_stop", "response.completed", "response.incomplete", "response.failed"):
+            self.account.ended = True
+        said = self._usage_in(payload, kind)
+        if said is None:
+            return event
+        read = self._take_usage(said)
+        if self._rewrite is None:
+            return event
+        changed = self._rewrite(payload, read)
+        if changed is payload:
+            return event
+        return b"" if changed is None else _built(event, changed)
+
+    def _usage_in(self, payload: dict[str, Any], kind: object) -> Mapping[str, Any] | None:
+        """The payload that a reader understands; None where no usage is in it."""
+        if kind == "message_start":
+            self._begun = dict(part(payload, "message", "usage"))
+            return {"usage": self._begun} if self._begun else None
+        if kind == "message_delta" and part(payload, "usage"):
+            self._begun.update({key: value for key, value in payload["usage"].items() if value is not None})
+            return {"usage": self._begun}
+        if isinstance(kind, str) and kind.startswith("response."):
+            inner = part(payload, "response")
+            return inner if part(inner, "usage") else None
+        if part(payload, "usage") or part(payload, "timings") or part(payload, "meta_info"):
+            return payload
+        return None
+
+
+def _has_content(payload: Mapping[str, Any], kind: object) -> bool:
+    if kind is not None:
+        return kind in _DELTAS or kind == "content_block_delta"
+    choices = payload.get("choices")
+    return isinstance(choices, list) and any(_choice_has_content(choice) for choice in choices)
+
+
+def _choice_has_content(choice: Any) -> bool:
+    if not isinstance(choice, Mapping):
+        return False
+    delta = part(choice, "delta")
+    return bool(choice.get("text")) or any(delta.get(name) for name in _CONTENT)
+
+
+def _built(event: bytes, payload: Mapping[str, Any]) -> bytes:
+    """The event with other data; its name and id lines stay."""
+    lines = [line for line in event.splitlines() if line and not line.startswith(b"data:")]
+    return b"\n".join([*lines, b"data: " + orjson.dumps(payload)]) + b"\n\n"
