@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_LOOKING_AT_ENDS = ("newlines", "unicode", "whitespace", "dynamic_values", "volatile_headers")
+_LAST_THAT_MOVES = "volatile_headers"
+_ROUNDS = 4
+
 
 def canonicalize(
     body: Any,
@@ -56,11 +60,13 @@ def canonicalize(
 
 
 def _run(body: dict[str, Any], context: RuleContext, open_memory: Apply) -> CanonResult:
-    steps: list[tuple[str, Apply]] = [
-        ("conversation_memory", open_memory),
-        *((rule, apply) for rule, apply in APPLY.items() if context.policy.runs(rule)),
-        ("tail_note", _place_note),
-    ]
+    steps: list[tuple[str, Apply]] = [("conversation_memory", open_memory)]
+    for rule, apply in APPLY.items():
+        if context.policy.runs(rule):
+            steps.append((rule, apply))
+        if rule == _LAST_THAT_MOVES:
+            steps.append((rule, _settle))
+    steps.append(("tail_note", _place_note))
     for name, step in steps:
         if failure := _failure(step, context):
             log.error("canon: the rule %s failed with %s; the request goes on unchanged", name, failure)
@@ -71,6 +77,18 @@ def _run(body: dict[str, Any], context: RuleContext, open_memory: Apply) -> Cano
     return CanonResult(
         draft.body if applied else body, tuple(context.edits), tuple(context.findings), body_changed=applied
     )
+
+
+def _settle(context: RuleContext) -> None:
+    """Where something moved, texts begin and end anew: the rules that look at that run again, until nothing moves."""
+    settled = 0
+    for _ in range(_ROUNDS):
+        if len(context.moved) == settled:
+            return
+        settled = len(context.moved)
+        for rule in filter(context.policy.runs, _LOOKING_AT_ENDS):
+            context.findings = [finding for finding in context.findings if finding.rule != rule]
+            APPLY[rule](context)
 
 
 def _place_note(context: RuleContext) -> None:

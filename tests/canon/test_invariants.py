@@ -39,6 +39,11 @@ def test_it_is_deterministic_idempotent_and_leaves_its_input_alone(policy: str |
         assert not once.changed
 
 
+def parted(*texts: str) -> dict[str, Any]:
+    system = [{"type": "text", "text": text} for text in texts]
+    return {"messages": [{"role": "system", "content": system}, {"role": "user", "content": ""}]}
+
+
 FOUND = [  # by the tests above, once
     {"system": "Current time: 2031-04-05T06:07:08Z", "messages": [{"role": "user", "content": []}]},
     {"messages": [{"role": "system", "content": "\n\ufeff\ufeff"}]},
@@ -50,6 +55,10 @@ FOUND = [  # by the tests above, once
         ]
     },
     {"messages": [{"type": []}]},
+    {
+        "system": "Current time: 2031-04-05T06:07:08Z\n\ufeff\u2028",
+        "messages": [{"role": "user", "content": []}],
+    },
 ]
 
 
