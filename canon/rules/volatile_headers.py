@@ -15,6 +15,7 @@ _HEADER = re.compile(
     r"|(?:request|correlation|trace|session|idempotency)-(?:id|key))[ \t]?:[ \t]*(?=\S)",
     re.IGNORECASE,
 )
+_ANY_NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)+[ \t]?:[ \t]*(?=\S)")
 _FIELD = re.compile(r"[^\s;,]+[;,]?")
 _MOST_LINES = 32
 _MOST_PARTS = 4
@@ -49,10 +50,13 @@ def _headers(text: str) -> tuple[Cut | None, int]:
 
 
 def _is_header(line: str) -> bool:
-    """A known name, and a value made of fields: `a=b; c=d`, or one word with a digit in it."""
-    found = _HEADER.match(line)
-    if found is None or len(line) > 4096:
+    """A known name with fields, `a=b; c=d`, or one word with a digit in it; or any name like one, with fields."""
+    if len(line) > 4096:
         return False
+    found = _HEADER.match(line)
+    if found is None:
+        found = _ANY_NAME.match(line)
+        return found is not None and all("=" in field for field in _FIELD.findall(line[found.end() :]))
     value = line[found.end() :].strip()
     fields = _FIELD.findall(value)
     if len(fields) == 1:

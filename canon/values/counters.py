@@ -12,12 +12,13 @@ from canon.values.words import word_set
 
 _COUNTED = word_set(
     """
-iteration step turn attempt round retry try cycle pass loop schritt runde versuch durchgang étape essai
-tour itération paso intento turno iteración iterazione tentativo passo tentativa iteração iteratie
-poging stap итерация шаг попытка 迭代 轮 輪 轮次 步骤 步驟 步 尝试 嘗試 ステップ ターン 試行 反復 반복
-단계 시도
+message iteration step turn attempt round retry try cycle
+pass loop schritt runde versuch durchgang étape essai tour itération paso intento turno iteración
+iterazione tentativo passo tentativa iteração iteratie poging stap итерация шаг попытка 迭代 轮 輪 轮次
+步骤 步驟 步 尝试 嘗試 ステップ ターン 試行 反復 반복 단계 시도
 """
 )
+_COUNTED_MANY = word_set("iterations steps turns attempts rounds retries cycles messages")
 _STATES = word_set(
     """
 reste restano quedan queda rimangono left remaining used spent consumed usage progress budget remain
@@ -29,15 +30,15 @@ gebruikt осталось использовано 剩余 剩餘 已用 已使�
 )
 _UNITS = word_set(
     """
-token tokens iterations steps turns attempts rounds retries tries cycles messages message calls call
-requests request credits credit context window budget cost quota limit max maximum total overall seconds
-second minutes minute hours percent chars characters usd eur dollars cents session conversation so far
-current currently count number out on time tours of from and the is are have has you your you've in this
-for been now at about approximately ~ tool fenster kontext kontextfenster von noch schritte runden
-versuche budget du sie hast haben aktuelle aktueller nr sur de du il reste encore jetons étapes contexte
-tours essais utilisation quedan queda tokens pasos intentos uso contexto de rimangono passi di restam
-passos zijn nog van из токенов шагов попыток 上下文 窗口 令牌 个 個 次 第 共 的 已 还 還 剩 数 數 量
-コンテキスト ウィンドウ トークン 回 目 数 の 中 回目 개 번 토큰 컨텍스트 의
+token tasks tokens iterations steps turns attempts rounds retries tries cycles messages message calls
+call requests request credits credit context window budget cost quota limit max maximum total overall
+seconds second minutes minute hours percent chars characters usd eur dollars cents session conversation
+so far current currently count number out on time tours of from and the is are have has you your you've
+in this for been now at about approximately ~ tool fenster kontext kontextfenster von noch schritte
+runden versuche budget du sie hast haben aktuelle aktueller nr sur de du il reste encore jetons étapes
+contexte tours essais utilisation quedan queda tokens pasos intentos uso contexto de rimangono passi di
+restam passos zijn nog van из токенов шагов попыток 上下文 窗口 令牌 个 個 次 第 共 的 已 还 還 剩 数 數
+量 コンテキスト ウィンドウ トークン 回 目 数 の 中 回目 개 번 토큰 컨텍스트 의
 """
 )
 _WORD = re.compile(
@@ -50,7 +51,7 @@ _UNSPACED = re.compile(
         if "\u2e80" <= word[0] <= "\ud7ff"
     )
 )
-_KNOWN = _COUNTED | _STATES | _UNITS
+_KNOWN = _COUNTED | _COUNTED_MANY | _STATES | _UNITS
 _LONGEST = 160
 
 
@@ -95,7 +96,11 @@ def _counts(words: list[str]) -> bool:
     if not _STATES.isdisjoint(words):
         return several or "current" in words or any(word in _STATES and word != "budget" for word in words)
     for at, word in enumerate(words):
-        if word in _COUNTED and "0" in words[at + 1 : at + 4] and (several or "current" in words[:at]):
+        if (
+            (word in _COUNTED or word in _COUNTED_MANY)
+            and "0" in words[at + 1 : at + 4]
+            and (several or "current" in words[:at])
+        ):
             return True
     if words[:2] == ["this", "is"] and words[-1] == "0":
         return not _COUNTED.isdisjoint(words)

@@ -18,7 +18,10 @@ details umgebung kontext sitzung status contexte environnement entorno contexto 
 """
 )
 _PERSONAL = word_set(
-    "environment env session runtime user umgebung sitzung environnement entorno sesión окружение 环境 会话 環境 환경"
+    """
+environment env session runtime user umgebung sitzung environnement entorno sesión окружение 环境 会话
+環境 환경
+"""
 )
 
 

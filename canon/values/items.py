@@ -42,7 +42,7 @@ _NOW = re.compile(
     r"[ \t]*,?[ \t]*(?:right now|now|today|jetzt|heute|maintenant|ahora|adesso|agora|nu|сейчас|当地时间|现在)(?!\w)",
     re.IGNORECASE,
 )
-_FORMAT = word_set("yyyy mm dd hh ss yy mmm iso format utc h m s")
+_FORMAT = word_set("formatted according yyyy mm dd hh ss yy mmm iso format utc h m s")
 _WORDS = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?")
 _TIME_VERBS = word_set("is it's ist est es son è sono é são jest är er は 是")
 _TIME_PHRASES = frozenset((("as", "of"), ("son", "las"), ("sono", "le"), ("é",), ("são", "as")))

@@ -24,12 +24,12 @@ class Entry(NamedTuple):
 # Words that may stand in any label and mean nothing by themselves.
 FILLERS = word_set(
     """
-the a an of and or in for at on as to with by your you my our this that it it's its their from x der die
-das des dem den dein deine ihr ihre und oder von im es um am zur zum für le la les l' de du d' des et à
-a au votre nous on il elle c'est d'aujourd'hui el los las y del en tu su son al il lo gli e di della
-delle alle o os as do da dos das em seu sua são no na het een van en op uw je w z i na jest dziś и в на
-это ваш ve bir och den det är på din 的 の 之 与 與 和 及 了 您 你 あなた 이 그 의 및 ください ご お
-ユーザの
+the a an of and or in for at on as to with by your you my our this that it it's i'm we're i we its their
+from x der die das des dem den dein deine ihr ihre und oder von im es um am zur zum für le la les l' de
+du d' des et à a au votre nous on il elle c'est d'aujourd'hui el los las y del en tu su son al il lo gli
+e di della delle alle o os as do da dos das em seu sua são no na het een van en op uw je w z i na jest
+dziś и в на это ваш ve bir och den det är på din 的 の 之 与 與 和 及 了 您 你 あなた 이 그 의 및
+ください ご お ユーザの
 """
 )
 
@@ -89,12 +89,13 @@ naam taal locatie имя язык местоположение город
 }
 _MARKS = {
     CLOCK: """
-current today's todays present actual system local server user's users user client utc gmt now
+current currently today's todays present actual system local server user's users user client utc gmt now
 conversation session
 request message turn live real current's exact
 aktuelle aktueller aktuelles aktuellen aktuell heutige heutiger heutiges jetzige derzeitige momentane
 lokale system
-jour actuelle actuelles actuels actuel courante courant locale système d'aujourd'hui aujourd'hui présente
+jour actuelle actuelles actuels actuel courante courant locale système d'aujourd'hui aujourd'hui
+présente
 actual actuales hoy sistema corrente attuale odierna locale atual atuais hoje sistema
 huidige lokale vandaag aktualna aktualny obecna bieżąca lokalny
 текущая текущее текущий текущие сегодняшняя сегодняшнее сейчас местное системное
@@ -155,7 +156,8 @@ time local user user's users current system client device zeit horaire horaria d
 }
 _NAMES = {
     CLOCK: """
-now today sommes nowtime currenttime currentdate currentdatetime servertime localtime systemtime
+now currently today sommes nowtime currenttime currentdate currentdatetime servertime localtime
+systemtime
 unixtime datetimenow
 heute jetzt systemzeit ortszeit aujourd'hui maintenant hoy ahora oggi adesso hoje agora vandaag nu
 dziś dzisiaj teraz сегодня сейчас bugün şimdi idag nu dnes teď
@@ -194,7 +196,8 @@ seconds ms milliseconds iso stamp zone formatted last prompt pst edt est cet sin
 """,
     ID: "key",
     PLACE: """
-started launched running listening available reachable at on under name you're were located unter
+started launched currently running listening available reachable at on under name you're were located
+unter
 befindet
 """,
     GIT: "main default base name hash checked out you're",

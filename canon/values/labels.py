@@ -17,6 +17,7 @@ _IN_PLACE = re.compile(
     r"[ \t]+[A-Z][\w/'-]*(?:,?[ ][A-Z][\w-]*){0,2}(?=[ \t]*[:：=]|[ ](?:is|ist|est|es)[ ])"
 )
 _NOTE = re.compile(r"[ \t]*[(（][^()（）\n]{1,40}[)）](?=[*_ \t]*[:：=])")
+_GOES_ON = re.compile(r"[-_.]?[0-9]")
 _BETWEEN = re.compile(r"(?:[ \t_\-*&`()（）#.,+]|(?<=\w)/)*")  # a slash behind a blank begins a path
 _SEPARATOR = re.compile(r"[ \t*_`\"'”)\]）]*(?:[:：=]|[\]】](?=[ \t\w])|->|→|[—–](?=[ \t]))[ \t*_]*")
 _WIDE = ("\u2e80", "\ud7ff")
@@ -131,8 +132,8 @@ def _word_at(text: str, at: int, limit: int) -> tuple[str, Entry] | None:
         return None
     wide = _WIDE[0] <= text[at] <= _WIDE[1]
     found = (_UNSPACED if wide else _WORD).match(text, at, limit)
-    if found is None:
-        return None
+    if found is None or (not wide and _GOES_ON.match(text, found.end(), limit)):
+        return None  # `ip-10-0-3-4` is a value
     word = found[0].lower().replace("’", "'")
     entry = LEXICON.get(word) or (_FILLER if word in FILLERS or word in JOINS else None)
     return (word, entry) if entry and len(word) == len(found[0]) else None

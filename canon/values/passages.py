@@ -46,7 +46,7 @@ def _may_begin_passage(line: str) -> bool:
         return opens_region(line) or element_item(line) is not None
     if item_of(line) is not None or OPENING.match(line):
         return True
-    heading = heading_of(line)
+    heading = heading_of(line.partition(":")[0] + ":") or heading_of(line)
     return heading is not None and (heading.personal or label_only(heading.title))
 
 

@@ -134,6 +134,9 @@ def _headed(headings: Sequence[Heading | None], blank: Sequence[bool]) -> list[i
 def _item(string: str, personal: bool) -> Item | None:
     if "<" in string and "<!--" not in string:
         return element_item(string)
+    label, colon, rest = string.partition(":")
+    if colon and (title := heading_of(f"{label}:")) and title.personal and (kind := pairs_hold_value(rest)):
+        return _whole(kind, string)
     if may_hold_item(string) and (item := item_of(string)) is not None and (item.whole or not personal):
         return item
     if personal and "|" in string and (kind := pairs_hold_value(string)):
