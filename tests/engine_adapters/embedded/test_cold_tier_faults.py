@@ -19,7 +19,7 @@ import pytest
 from cache_core.tiered import TieringOptions
 from cache_core.tiers.disk import DiskTier
 from engine_adapters.base import GenerateRequest, SamplingParams, Usage
-from engine_adapters.embedded import cold_tiers
+from engine_adapters.embedded import cold_stores, cold_tiers
 from engine_adapters.embedded.adapter import EmbeddedAdapter
 from engine_adapters.embedded.cold_stores import ColdTierError
 from engine_adapters.embedded.config import EmbeddedConfig
@@ -35,7 +35,7 @@ __all__ = ["config"]  # the fixture
 def files(monkeypatch: pytest.MonkeyPatch) -> FaultyFiles:
     """Under the disk tier of every engine from here on; waits are short."""
     faulty = FaultyFiles()
-    monkeypatch.setattr(cold_tiers, "DiskTier", lambda options, **more: DiskTier(options, faulty, **more))
+    monkeypatch.setattr(cold_stores, "DiskTier", lambda options, **more: DiskTier(options, faulty, **more))
     options = TieringOptions(fetch_deadline=0.2)
     monkeypatch.setattr(cold_tiers, "TieringOptions", lambda *_, **__: options)
     monkeypatch.setattr("cache_core.tiered.tiered_cache._CLOSING", 0.2)
