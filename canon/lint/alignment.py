@@ -340,6 +340,7 @@ def _tool_moves(
     if moved and kept[0] != kept[1]:
         spent = sum(byte_length(piece.text) for piece in new if piece.kind == "tool")
         first = next((piece for piece in new if piece.kind == "tool"), moved[0].segment)
+        first = replace(first, path=("tools",))
         lost = max(spent, sum(each.lost for each in moved))
         yield Divergence("reordered", first, 0, ", ".join(kept[0]), ", ".join(kept[1]), moved[0].old, lost)
         found = [each for each in found if all(each is not other for other in moved)]

@@ -143,9 +143,10 @@ class Linter:
             self._switched(body, was.get(path), now.get(path), segments, old)
         for divergence in compare(old, segments):
             cause = cause_of(Evidence(divergence, old, segments))
-            rule = _ended_by(edits, divergence, path_text(body, divergence.segment.path))
-            if rule is None and cause.rule in _ONE_FORM and self._policy.acts(cause.rule):
-                rule = cause.rule  # this side has the one form already
+            if cause.rule in _ONE_FORM and self._policy.acts(cause.rule):
+                rule: str | None = cause.rule  # whichever side has the one form already
+            else:
+                rule = _ended_by(edits, divergence, path_text(body, divergence.segment.path))
             if rule is not None:
                 cause = replace(cause, fix=f"policy {self._policy.name} ends it by rule {rule}")
             self._count(body, divergence, cause)
@@ -208,11 +209,11 @@ def _ended_by(edits: Sequence[Edit], one: Divergence, path: str) -> str | None:
 
 
 def _covers(edit: Edit, one: Divergence, path: str) -> bool:
-    if edit.path == "tools" or not path.startswith(edit.path):
-        return edit.path == "tools" and one.change == "reordered" and one.segment.kind == "tool"
+    if not path.startswith(edit.path):
+        return False
     if edit.moved_to is not None:
         return bool(one.after.strip()) and one.after.strip() in edit.before
-    return one.after not in edit.after or one.change in ("keys reordered", "reordered")
+    return one.after not in edit.after
 
 
 def _label(one: Divergence) -> str:
