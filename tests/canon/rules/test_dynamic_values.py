@@ -128,6 +128,30 @@ def test_a_value_in_content_is_reported():
     ]
 
 
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("You help. It was 10:31:07 when the bell rang.", "10:31:07"),
+        ("The current time is 10:31:07. Use it.", "10:31:07"),
+        ("Ask for 550e8400-e29b-41d4-a716-446655440000 first.", "550e8400-e29b-41d4-a716-446655440000"),
+        ("Never before 9:05:00.", "9:05:00"),
+    ],
+)
+def test_a_value_in_a_sentence_is_reported_once_and_stays(text: str, value: str):
+    result = canon.canonicalize(request(text), policy="full")
+    assert not result.changed
+    assert [(finding.values, finding.offset) for finding in result.findings] == [
+        ((value,), text.index(value))
+    ]
+
+
+@pytest.mark.parametrize(
+    "text", ["The ratio is 16:9:4.", "MAC 10:31:07:aa", "See 12:30.", "a-1234-1234-1234-123456789abc"]
+)
+def test_other_numbers_are_not_reported(text: str):
+    assert not canon.canonicalize(request(text), policy="full").findings
+
+
 def test_where_the_policy_does_not_move_it_says_what_it_would_move():
     result = canon.canonicalize(request(f"Current time: 10:31:07\n{PROSE}"), policy="safe")
     assert not result.changed
