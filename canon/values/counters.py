@@ -12,10 +12,10 @@ from canon.values.words import word_set
 
 _COUNTED = word_set(
     """
-message iteration step turn attempt round retry try cycle
-pass loop schritt runde versuch durchgang étape essai tour itération paso intento turno iteración
-iterazione tentativo passo tentativa iteração iteratie poging stap итерация шаг попытка 迭代 轮 輪 轮次
-步骤 步驟 步 尝试 嘗試 ステップ ターン 試行 反復 반복 단계 시도
+message iteration step turn attempt round retry try cycle pass loop schritt runde versuch durchgang
+étape essai tour itération paso intento turno iteración iterazione tentativo passo tentativa iteração
+iteratie poging stap итерация шаг попытка 迭代 轮 輪 轮次 步骤 步驟 步 尝试 嘗試 ステップ ターン 試行
+反復 반복 단계 시도
 """
 )
 _COUNTED_MANY = word_set("iterations steps turns attempts rounds retries cycles messages")

@@ -17,6 +17,15 @@ details umgebung kontext sitzung status contexte environnement entorno contexto 
 окружение 环境 上下文 会话 環境 コンテキスト セッション 환경
 """
 )
+_CONTENT = word_set(
+    """
+example examples sample samples transcript transcripts log logs changelog template templates schedule
+calendar journal history faq record records email emails letter letters ticket tickets contract scenario
+story scene setting plot beispiel beispiele vorlage verlauf protokoll exemple exemples ejemplo ejemplos
+esempio esempi exemplo exemplos
+"""
+)
+_CONTENT_UNSPACED = ("示例", "例子", "例", "样本", "記録", "记录", "예시", "기록")
 _PERSONAL = word_set(
     """
 environment env session runtime user umgebung sitzung environnement entorno sesión окружение 环境 会话
@@ -32,6 +41,7 @@ class Heading(NamedTuple):
     level: int  # 1 to 6 of a title in Markdown, 7 of other lines
     marked: bool  # it is a title in Markdown or bold
     state: bool  # it announces state of the moment: `Environment`
+    content: bool  # it announces an example, a record, a text: `Example 2`
     personal: bool  # of the session or the user, whatever the keys below it
 
 
@@ -56,4 +66,5 @@ def heading_of(line: str) -> Heading | None:
         return None
     words = [word.lower() for word in _WORD.findall(title)]
     state = bool(words) and all(word in _STATE or word in ("the", "about", "of", "your") for word in words)
-    return Heading(title, level, marked, state, state and not _PERSONAL.isdisjoint(words))
+    content = not _CONTENT.isdisjoint(words) or any(word in title for word in _CONTENT_UNSPACED)
+    return Heading(title, level, marked, state, content, state and not _PERSONAL.isdisjoint(words))

@@ -45,7 +45,9 @@ def drop_records(sheet: Sheet) -> None:
     """
     seen: dict[tuple[object, ...], list[int]] = {}
     for at, item in enumerate(sheet.items):
-        if item is not None and item.kind != "state" and item.labelled and not says_present(item.words):
+        if item is None or not (sheet.moves[at] or sheet.weak[at]):
+            continue
+        if item.kind != "state" and item.labelled and not says_present(item.words):
             seen.setdefault(_record_key(item, sheet.strings[at]), []).append(at)
     for places in seen.values():
         if len({_values(sheet, at) for at in places}) > 1:

@@ -36,6 +36,7 @@ class Sheet:
         self.headed = _headed(
             self.headings, self.blank
         )  # by which line, of those that announce state; -1: none
+        self.shown = _shown(self.headings, self.blank)  # whether each is below a title that announces content
         self.items: list[Item | None] = [None] * len(lines)  # of lines that are nothing but an item
         self.moves = [False] * len(lines)
         self.weak = [False] * len(lines)  # leaves if its surroundings say so
@@ -55,7 +56,7 @@ class Sheet:
     def free(self, at: int) -> bool:
         """Whether the line may leave at all, if it is part of a block that does."""
         guard, around = self.lines[at].guard, self.regions.around(at)
-        if guard == "tagged" and not around:
+        if self.shown[at] or (guard == "tagged" and not around):
             return False
         return guard in (None, "tagged", "indent") and all(region.kind != "content" for region in around)
 
@@ -129,6 +130,19 @@ def _headed(headings: Sequence[Heading | None], blank: Sequence[bool]) -> list[i
             by = -1
         headed.append(-1 if blank[at] else by)
     return headed
+
+
+def _shown(headings: Sequence[Heading | None], blank: Sequence[bool]) -> list[bool]:
+    """Below a title in Markdown up to the next of its level, below a few words with a colon up to a blank line."""
+    shown: list[bool] = []
+    level, marked = 0, False  # of the title that announces content; 0: none does
+    for at, heading in enumerate(headings):
+        if level and (heading.level <= level if heading is not None else blank[at] and not marked):
+            level = 0
+        shown.append(level > 0)
+        if heading is not None and heading.content and not level:
+            level, marked = heading.level, heading.marked
+    return shown
 
 
 def _item(string: str, personal: bool) -> Item | None:

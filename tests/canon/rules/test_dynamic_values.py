@@ -101,6 +101,10 @@ def test_a_block_of_state_moves_whole(block: str):
         "| what | when |\n|---|---|\n| Current time | 10:31 |",
         "Step 1 of 3\nAsk for the name.\nStep 2 of 3\nAsk for the order.",
         "From: Ana\nDate: Fri, 06 Sep 2030 10:00:00 +0200\nSubject: bell",
+        "Example 1:\nCurrent time: 10:31:07\nUser: what time is it?",
+        "## Example\n\nCurrent time: 10:31:07\n\nIt is late.",
+        "# Changelog\n\n## Session\n\nSession ID: a1b2c3",
+        "示例：\n当前时间：2030-09-05 14:07",
         "User:\nhello\nAssistant:\nhi",
         "Context:\n- Company: Acme\n- Hours: 9-17",
         "# Session rules\n- Length: 45 minutes\n- Start: 14:07",
@@ -119,6 +123,13 @@ def test_a_block_of_state_moves_whole(block: str):
 def test_what_stands_in_content_stays(content: str):
     body = request(f"{PROSE}\n\n{content}\n\n{PROSE}")
     assert canon.canonicalize(body, policy="full").body == body
+
+
+def test_behind_an_example_the_text_goes_on():
+    examples = "Example:\nCurrent time: 10:31:07\n\n{}# Examples\nIt is 9:41 AM.\n# Rules\n{}"
+    system, newest = sent(examples.format("Current time: 10:32:08\n\n", f"It is 9:42 AM.\n{PROSE}"))
+    assert system == examples.format("", PROSE)
+    assert newest == "hi\n\n[context]\nCurrent time: 10:32:08\nIt is 9:42 AM.\n[/context]"
 
 
 def test_a_value_in_content_is_reported():
