@@ -32,7 +32,7 @@ class ChatView(RequestView):
         role = message.get("role") if isinstance(message, dict) else None
         return _ROLES.get(role) if isinstance(role, str) else None
 
-    def system_texts(self) -> list[TextSlot]:
+    def _find_system_texts(self) -> list[TextSlot]:
         slots: list[TextSlot] = []
         for turn in range(len(self.messages)):
             if self.role(turn) != "system":

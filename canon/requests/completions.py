@@ -15,7 +15,7 @@ class CompletionsView(RequestView):
 
     kind: ClassVar[Kind] = "completions"
 
-    def system_texts(self) -> list[TextSlot]:
+    def _find_system_texts(self) -> list[TextSlot]:
         return []
 
     def texts(self) -> Iterator[TextSlot]:

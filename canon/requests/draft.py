@@ -11,6 +11,7 @@ class Draft:
     def __init__(self, body: dict[str, Any]) -> None:
         self.original = body
         self.body = body
+        self.version = 0  # counts what was set
         self._own: set[int] = set()  # ids of containers made here, kept alive by `body`
 
     @property
@@ -26,6 +27,7 @@ class Draft:
 
     def set(self, path: Path, value: Any) -> None:
         """Put `value` at `path`, whose parent must exist; a list takes it at an index it has, or at its end."""
+        self.version += 1
         self.body = self._owned(self.body)
         parent: Any = self.body
         for step in path[:-1]:

@@ -35,8 +35,8 @@ class MessagesView(ChatView):
 
     kind: ClassVar[Kind] = "messages"
 
-    def system_texts(self) -> list[TextSlot]:
-        return [*self._system(), *super().system_texts()]
+    def _find_system_texts(self) -> list[TextSlot]:
+        return [*self._system(), *super()._find_system_texts()]
 
     def texts(self) -> Iterator[TextSlot]:
         yield from self._system()

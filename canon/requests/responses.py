@@ -35,7 +35,7 @@ class ResponsesView(RequestView):
             return "tool"
         return _ROLES.get(role) if kind == "message" and isinstance(role, str) else None
 
-    def system_texts(self) -> list[TextSlot]:
+    def _find_system_texts(self) -> list[TextSlot]:
         slots = list(self._instructions())
         for turn in range(len(self.items)):
             if self.role(turn) != "system":

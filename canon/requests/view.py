@@ -1,7 +1,7 @@
 """One view over the four kinds of request bodies: where their texts, tools and turns are."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -30,10 +30,17 @@ class RequestView(ABC):
 
     def __init__(self, draft: Draft) -> None:
         self.draft = draft
+        self._system_texts: tuple[int, Sequence[TextSlot]] = (-1, ())  # as of this version of the draft
+
+    def system_texts(self) -> Sequence[TextSlot]:
+        """The texts in front of the conversation, which rules may edit; late system messages are not among them."""
+        if self._system_texts[0] != self.draft.version:
+            self._system_texts = (self.draft.version, tuple(self._find_system_texts()))
+        return self._system_texts[1]
 
     @abstractmethod
-    def system_texts(self) -> list[TextSlot]:
-        """The texts in front of the conversation, which rules may edit; late system messages are not among them."""
+    def _find_system_texts(self) -> Iterable[TextSlot]:
+        """What `system_texts` gives, in order."""
 
     @abstractmethod
     def texts(self) -> Iterator[TextSlot]:

@@ -16,6 +16,7 @@ from canon.text.quotes import mark_quotes
 Guards = list[Guard | None]
 
 _FENCE = re.compile(r"`{3,}|~{3,}|\"{3}|'{3}")
+_MARKS = ("```", "~~~", '"""', "'''")
 _DIFF_START = re.compile(r"diff --git |@@ -\d+(?:,\d+)? \+\d+(?:,\d+)? @@|Index: |\*\*\* Begin Patch")
 _DIFF_LINE = re.compile(
     r"[ +\-\\]|@@|diff |index |Index: |=======|\*\*\* |(?:new|deleted|old) (?:file )?mode "
@@ -63,6 +64,8 @@ def _mark_fences(lines: Sequence[str], guards: Guards) -> None:
 def _opening(line: str) -> str:
     """The marks of the fence that is still open at the line's end, or nothing."""
     mark = ""
+    if not any(marks in line for marks in _MARKS):
+        return mark
     for found in _FENCE.finditer(line):
         if not mark:
             mark = found[0]
