@@ -110,6 +110,8 @@ def _number(kind: str, text: str, seen: _Seen) -> bool:
         case "time":
             seen.times += 1
             return int(re.split("[:h]", text)[0]) < 25
+        case "offset" if text[0] != "+" and seen.times and not seen.dates:
+            seen.times += 1  # 9:00-17:00 without a date are two times of day
         case "number":
             seen.numbers += 1
             return seen.numbers <= 6

@@ -156,7 +156,7 @@ time local user user's users current system client device zeit horaire horaria d
 }
 _NAMES = {
     CLOCK: """
-now currently today sommes nowtime currenttime currentdate currentdatetime servertime localtime
+now currently today tomorrow yesterday sommes nowtime currenttime currentdate currentdatetime servertime localtime
 systemtime
 unixtime datetimenow
 heute jetzt systemzeit ortszeit aujourd'hui maintenant hoy ahora oggi adesso hoje agora vandaag nu
