@@ -123,3 +123,10 @@ def test_under_safe_it_is_only_reported() -> None:
     assert result.body is body
     assert any(finding.rule == "json_parts" for finding in result.findings)
     assert json.loads(run(body).body["messages"][2]["content"]) == {"b": 1, "a": 2}
+
+
+def test_a_schema_that_a_tool_answered_keeps_the_order_of_its_properties() -> None:
+    body = with_result('{"type": "object", "properties": {"z": {}, "a": {}}}')
+    assert run(body).body is body
+    feature = run(with_result('{"type": "Feature", "properties": {"z": 1, "a": 2}}')).body
+    assert feature["messages"][2]["content"] == '{"properties":{"a":2,"z":1},"type":"Feature"}'
