@@ -184,6 +184,13 @@ def test_a_part_that_would_be_left_empty_goes_unless_it_is_marked():
     assert sent([marked, prose])[0] == [marked, prose]
 
 
+def test_values_of_several_parts_stand_in_the_note_as_they_stood():
+    texts = ("Current time: 10:31:07", f"PID: 4412\n{PROSE}", f"{PROSE}\ncwd: /w/a")
+    system, newest = sent([{"type": "text", "text": text} for text in texts])
+    assert system == [{"type": "text", "text": PROSE}, {"type": "text", "text": PROSE}]
+    assert newest == "hi\n\n[context]\nCurrent time: 10:31:07\nPID: 4412\ncwd: /w/a\n[/context]"
+
+
 def test_a_system_text_that_is_nothing_but_a_value_is_left_empty():
     assert sent("Current time: 10:31:07")[0] == ""
     body = {"instructions": "Current time: 10:31:07", "input": "hi"}
