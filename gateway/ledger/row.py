@@ -39,12 +39,14 @@ class LedgerRow:
     by_tier: Mapping[Tier, int] = field(default_factory=dict)  # empty: not said
     matched: int | None = None  # what the engine's index found, where it says so
     completion: int | None = None
+    reasoning: int | None = None  # of the completion
     reuse_status: ReuseStatus = "not_reported"
     reuse_source: str = ""
     predicted: int | None = None  # what the shadow index expected to be reused
     block_size: int | None = None
     gap_cause: GapCause | None = None  # why reused is under predicted
     canon_policy: str = "off"
+    canon_rules: int | None = None  # the version of canon's rules
     canon_edits: int = 0
     canon_saved: int | None = None  # tokens that edits made reusable, estimated
     divergence: Divergence | None = None

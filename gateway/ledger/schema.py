@@ -1,0 +1,113 @@
+"""The ledger's tables. Columns have the names of `LedgerRow`; NULL is `not known`, and never stands for 0."""
+
+import time
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Computed,
+    Connection,
+    Float,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Table,
+    Text,
+    insert,
+    select,
+    text,
+)
+
+from gateway.ledger.errors import LedgerSchemaError
+
+VERSION = 1
+
+metadata = MetaData()
+
+_SEQ = BigInteger().with_variant(Integer, "sqlite")  # which alone counts up by itself there
+
+requests = Table(
+    "requests",
+    metadata,
+    Column("seq", _SEQ, primary_key=True),  # in the order of writing
+    Column("id", Text, nullable=False),  # a client may choose it, so it is not unique
+    Column("tenant", Text, nullable=False),
+    Column("model", Text, nullable=False),
+    Column("route", Text, nullable=False),
+    Column("engine", Text),
+    Column("replica", Text),
+    Column("arrival", Float(53), nullable=False),  # seconds since the epoch, UTC, as are the next two
+    Column("first_token", Float(53)),
+    Column("end", Float(53)),
+    Column("stream", Boolean(create_constraint=False), nullable=False),
+    Column("status", Integer, nullable=False),
+    Column("prompt", Integer),  # tokens, as are the next ones
+    Column("reused", Integer),
+    Column("recomputed", Integer, Computed("prompt - reused", persisted=True)),
+    Column("device", Integer),  # reused tokens by tier
+    Column("host", Integer),
+    Column("disk", Integer),
+    Column("store", Integer),
+    Column("matched", Integer),
+    Column("completion", Integer),
+    Column("reasoning", Integer),
+    Column("reuse_status", Text, nullable=False),
+    Column("reuse_source", Text, nullable=False),
+    Column("predicted", Integer),
+    Column("block_size", Integer),
+    Column("gap_cause", Text),
+    Column("canon_policy", Text, nullable=False),
+    Column("canon_rules", Integer),
+    Column("canon_edits", Integer, nullable=False),
+    Column("canon_saved", Integer),
+    Column("divergence_path", Text),
+    Column("divergence_offset", Integer),
+    Column("divergence_cause", Text),
+    Column("divergence_hash", Text),
+    Column("retries", Integer, nullable=False),
+    Column("finish", Text),
+    Column("error", Text),
+    Column("trace_id", Text),
+    # The same again in one piece, which is what a report over a million rows can read in a second.
+    Column("packed", LargeBinary, nullable=False),
+    Index("requests_arrival", "arrival"),
+)
+
+writers = Table(
+    "writers",
+    metadata,
+    Column("id", Text, primary_key=True),  # of one writing process
+    Column(
+        "batch", BigInteger, nullable=False
+    ),  # the last one that is in: a repeated one is not written twice
+    Column("seen", Float(53), nullable=False),  # when, seconds since the epoch
+)
+
+_versions = Table(
+    "ledger_schema",
+    metadata,
+    Column("version", Integer, primary_key=True),
+    Column("since", Float(53), nullable=False),
+)
+
+_POSTGRES_LOCK = 0x6B76676174650001  # any number, the same in every kvgate
+
+
+def prepare(connection: Connection) -> None:
+    """Create what is not there, inside the caller's transaction; several processes may do so at the same time.
+
+    Raises:
+        LedgerSchemaError: a newer kvgate has written here.
+    """
+    if connection.dialect.name == "postgresql":
+        connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _POSTGRES_LOCK})
+    metadata.create_all(connection)
+    found = connection.execute(select(_versions.c.version).order_by(_versions.c.version.desc())).scalar()
+    if found is None:
+        connection.execute(insert(_versions).values(version=VERSION, since=time.time()))
+    elif found > VERSION:
+        raise LedgerSchemaError(
+            f"the ledger has schema {found} and this kvgate knows {VERSION}: use the newer kvgate, or another ledger"
+        )

@@ -1,0 +1,51 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+from gateway.ledger import LedgerRow
+from gateway.ledger.encoding import (
+    COLUMNS,
+    NO_COUNT,
+    PACKED,
+    PACKED_COUNTS,
+    PACKED_TEXTS,
+    decoded,
+    encoded,
+    text_code,
+)
+from tests.gateway.ledger.rows import any_row, row
+
+
+@given(any_row)
+def test_what_is_encoded_comes_back_as_it_was(given_row: LedgerRow) -> None:
+    assert decoded(encoded(given_row)) == given_row
+
+
+@given(any_row)
+def test_the_packed_piece_says_what_the_columns_say(given_row: LedgerRow) -> None:
+    values = dict(zip(COLUMNS, encoded(given_row), strict=True))
+    packed = np.frombuffer(values["packed"], PACKED)[0]
+    for name in PACKED_COUNTS:
+        assert (None if packed[name] == NO_COUNT else packed[name]) == values[name]
+    for name in PACKED_TEXTS:
+        assert packed[name] == (0 if values[name] is None else text_code(values[name]))
+    assert packed["arrival"] == values["arrival"]
+    assert np.isnan(packed["ttft"]) == (values["first_token"] is None)
+
+
+@pytest.mark.parametrize("count", [2**31, -(2**31), 10**30])
+def test_a_number_that_can_be_no_count_is_not_known(count: int) -> None:
+    assert decoded(encoded(replace(row(1), reused=count))).reused is None
+
+
+@pytest.mark.parametrize("time", [float("nan"), float("inf"), float("-inf")])
+def test_a_time_that_is_none_is_not_known(time: float) -> None:
+    assert decoded(encoded(replace(row(1), first_token=time))).first_token is None
+
+
+def test_texts_that_no_database_takes_are_mended_and_cut() -> None:
+    kept = decoded(encoded(replace(row(1), model="a\0b\ud800c" + "x" * 500)))
+    assert kept.model.startswith("ab?c")
+    assert len(kept.model) <= 200
