@@ -360,6 +360,42 @@ def canon(
         raise typer.Exit(code)
 
 
+@app.command()
+def doctor(
+    url: Annotated[str, typer.Argument(help="The engine, for example http://127.0.0.1:30000.")],
+    kind: Annotated[
+        str | None,
+        typer.Option(
+            help="What it is: vllm, sglang, llama_cpp, openai, anthropic, ...", show_default="as it says"
+        ),
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(help="The model to ask.", show_default="the first it lists")
+    ] = None,
+    key_env: Annotated[
+        str | None, typer.Option(help="The environment variable that holds its API key.")
+    ] = None,
+    tokenizer: Annotated[
+        Path | None,
+        typer.Option(
+            exists=True, file_okay=False, help="The model's folder, to compare our render of chats with its."
+        ),
+    ] = None,
+    words: Annotated[
+        int,
+        typer.Option(min=64, max=100_000, help="Of the longest prompt; hosted APIs cache none under 1,024."),
+    ] = 1500,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+) -> None:
+    """Can this engine report reuse, does it hit, does it isolate: a few requests, a verdict, what to change."""
+    from gateway.commands.doctor import command
+
+    options = command.DoctorOptions(url, kind, model, key_env, tokenizer, words)
+    code = command.run(options, os.environ, as_json=json)
+    if code:
+        raise typer.Exit(code)
+
+
 @sim.command("evict")
 def sim_evict(
     trace: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="JSON Lines with hash_ids.")],

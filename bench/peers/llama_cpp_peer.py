@@ -64,6 +64,11 @@ class LlamaCppPeer:
         self._process.kill()
         self._process.wait()
 
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        return f"http://127.0.0.1:{self._port}"
+
     def ttft(self, tokens: NDArray[np.int32]) -> float:
         """Seconds from sending `tokens` to the first generated one."""
         body = {

@@ -1,0 +1,98 @@
+"""The command itself: examines one engine, prints what it found, and says by its exit code whether all is well."""
+
+import asyncio
+import secrets
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import orjson
+from rich.console import Console
+
+from canon.errors import CanonError
+from canon.tokens import PromptTokenizer
+from engine_adapters.errors import EngineError
+from engine_adapters.remote.http_engine import HttpEngine, HttpOptions
+from gateway.commands.doctor.terminal import print_checkup
+from gateway.reports.doctor import Checkup, Doctor
+from gateway.reports.doctor.kinds import KINDS, engine_of, kind_of
+from gateway.reports.errors import DoctorError
+
+WELL, ILL, UNUSABLE = 0, 1, 2  # exit codes
+
+
+@dataclass(frozen=True, slots=True)
+class DoctorOptions:
+    """What was asked for on the command line."""
+
+    url: str
+    kind: str | None = None  # None: as the engine's model list tells
+    model: str | None = None
+    key_env: str | None = None  # the name of an environment variable
+    tokenizer: Path | None = None
+    words: int = 1500
+
+
+def run(options: DoctorOptions, environ: Mapping[str, str], *, as_json: bool) -> int:
+    """Examine and print; the exit code."""
+    try:
+        checkup = asyncio.run(_examined(options, environ))
+    except (DoctorError, EngineError, CanonError) as error:
+        say(str(error))
+        return UNUSABLE
+    if as_json:
+        sys.stdout.write(orjson.dumps(checkup.as_json(), option=orjson.OPT_INDENT_2).decode() + "\n")
+    else:
+        print_checkup(checkup, Console(file=sys.stdout, width=None if sys.stdout.isatty() else 118))
+    return WELL if checkup.healthy else ILL
+
+
+async def _examined(options: DoctorOptions, environ: Mapping[str, str]) -> Checkup:
+    tokenizer = None if options.tokenizer is None else PromptTokenizer.from_folder(options.tokenizer)
+    http = HttpOptions(headers=_headers(options, environ))
+    kind = options.kind or await _found_kind(options.url, http)
+    if kind not in KINDS:
+        raise DoctorError(f"There is no kind {kind}: it is one of {', '.join(KINDS)}.")
+    engine = engine_of(kind, options.url, http)
+    try:
+        seed = secrets.token_hex(8)
+        doctor = Doctor(
+            engine,
+            kind,
+            model=options.model,
+            words=options.words,
+            tokenizer=tokenizer,
+            seed=seed,
+            say=say,
+        )
+        return await doctor.examine()
+    finally:
+        await engine.aclose()
+
+
+def _headers(options: DoctorOptions, environ: Mapping[str, str]) -> dict[str, str]:
+    if options.key_env is None:
+        return {}
+    key = environ.get(options.key_env, "").strip()
+    if not key:
+        raise DoctorError(f"The environment variable {options.key_env} holds no key.")
+    return {"x-api-key": key} if options.kind == "anthropic" else {"authorization": f"Bearer {key}"}
+
+
+async def _found_kind(url: str, http: HttpOptions) -> str:
+    engine: HttpEngine = engine_of("openai", url, http)
+    root = engine.server + "/v1"
+    try:
+        listed = (await engine.ask("GET", f"{root}/models")).get("data")
+    except EngineError as error:
+        raise DoctorError(f"{error} Say what it is with --kind.") from error
+    finally:
+        await engine.aclose()
+    first = listed[0] if isinstance(listed, list) and listed else None
+    return kind_of(first.get("owned_by") if isinstance(first, dict) else None)
+
+
+def say(line: str) -> None:
+    """Progress, on stderr."""
+    print(f"kvgate doctor: {line}", file=sys.stderr, flush=True)

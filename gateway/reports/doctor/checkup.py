@@ -1,0 +1,62 @@
+"""What an examination found."""
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+Finding = Literal["yes", "no", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One question with its answer. "no" is bad news, whatever the question; "unknown" could not be found out."""
+
+    name: str  # short and stable, for machines
+    question: str
+    finding: Finding
+    detail: str
+    fix: str = ""  # what to change, where something can be
+
+
+@dataclass(frozen=True, slots=True)
+class Checkup:
+    """All checks of one engine."""
+
+    url: str
+    kind: str
+    model: str
+    version: str | None
+    checks: tuple[Check, ...]
+    block_size: int | None  # tokens; None: not found
+    requests: int  # that were sent
+    prompt_tokens: int  # of those, as the engine counted them
+
+    @property
+    def healthy(self) -> bool:
+        """Nothing is wrong, and the two questions that matter were answered."""
+        found = {check.name: check.finding for check in self.checks}
+        return "no" not in found.values() and found.get("reports") == found.get("repeat") == "yes"
+
+    @property
+    def fixes(self) -> tuple[str, ...]:
+        """What to change, each once, in the order found."""
+        return tuple(dict.fromkeys(check.fix for check in self.checks if check.fix and check.finding == "no"))
+
+    @property
+    def verdict(self) -> str:
+        """One sentence."""
+        if self.healthy:
+            return "Its reuse figures can be trusted, as far as this shows."
+        wrong = [check.question for check in self.checks if check.finding == "no"]
+        if not wrong:
+            return "Nothing is wrong, but not enough could be found out."
+        return f"No: {len(wrong)} of {len(self.checks)} checks failed ({'; '.join(wrong)})."
+
+    def as_json(self) -> dict[str, Any]:
+        """The whole of it, with the verdict."""
+        return {
+            **asdict(self),
+            "checks": [asdict(check) for check in self.checks],
+            "healthy": self.healthy,
+            "verdict": self.verdict,
+            "fixes": list(self.fixes),
+        }
