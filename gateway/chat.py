@@ -8,7 +8,18 @@ from canon.errors import TemplateError
 from engine_adapters.base import GenerateRequest
 from gateway.canonical.recorder import AnswerRecorder
 from gateway.errors import invalid
-from gateway.jobs import Job, JobContext, canonical, memory_scope, new_head, room_for
+from gateway.jobs import (
+    Job,
+    JobContext,
+    canonical,
+    expect,
+    local_backend,
+    memory_scope,
+    new_head,
+    room_for,
+    usage_facts,
+)
+from gateway.ledger.expectation import SentRequest
 from gateway.prompts import PromptSource, RenderedChat
 from gateway.transport.incoming import Incoming
 from gateway.transport.record import RequestRecord
@@ -18,6 +29,7 @@ from gateway.wire.chat_body import ChatBody, check_chat, grammar, tool_options
 from gateway.wire.chat_stream import ChatStream
 from gateway.wire.extension import retention, without_extension
 from gateway.wire.sampling import sampling_params
+from gateway.wire.usage import HEADER
 from gateway.wire.validation import unknown_names, validate
 
 
@@ -26,11 +38,12 @@ async def chat_job(incoming: Incoming, context: JobContext, record: RequestRecor
     chat = validate(ChatBody, incoming.body)
     record.model, record.stream = chat.model[:200], bool(chat.stream)
     record.ignored = unknown_names(chat)
-    backend = context.served.find(chat.model)
+    backend = local_backend(context.served, chat.model)
     check_chat(chat, context.settings)
     incoming = await context.threads.parse(incoming.size, partial(without_extension, incoming))
     able = backend.capabilities()
     sharing = memory_scope(able.model)
+    record.engine, record.block_size = backend.name, able.block_size
     sent = await canonical(incoming, "chat", able.model, context, record)
     body = sent.body
     tools = tool_options(chat, body.get("tools"), can_parse=able.tool_parser is not None)
@@ -38,6 +51,11 @@ async def chat_job(incoming: Incoming, context: JobContext, record: RequestRecor
         incoming.size, partial(_render, backend.prompts, chat, body, sharing)
     )
     record.prompt_tokens = len(prompt.ids)
+    await expect(
+        SentRequest(backend.name, sharing, incoming.body, body, incoming.size, able.block_size, prompt.ids),
+        context,
+        record,
+    )
     head = new_head("chatcmpl", able.model, chat.n or 1)
     request = GenerateRequest(
         request_id=head.id,
@@ -59,7 +77,11 @@ async def chat_job(incoming: Incoming, context: JobContext, record: RequestRecor
     )
     kept = sent.recording
     recorder = None if kept is None else AnswerRecorder(kept, WholeChat(head, logprobs=False))
-    return Job(backend.engine, (request,), _answer(chat, head), recorder)
+    facts = usage_facts(incoming, context, record)
+    usage = chat.wants_usage or incoming.header(HEADER) == "full"
+    answer = _answer(chat, head, include_usage=usage)
+    answer.facts = facts
+    return Job(backend.engine, (request,), answer, recorder)
 
 
 def _render(prompts: PromptSource, chat: ChatBody, body: Mapping[str, Any], scope: str) -> RenderedChat:
@@ -76,8 +98,8 @@ def _render(prompts: PromptSource, chat: ChatBody, body: Mapping[str, Any], scop
         raise invalid(error.message, error.param, "invalid_value") from None
 
 
-def _answer(chat: ChatBody, head: AnswerHead) -> StreamedAnswer | WholeAnswer:
+def _answer(chat: ChatBody, head: AnswerHead, *, include_usage: bool) -> StreamedAnswer | WholeAnswer:
     logprobs = bool(chat.logprobs)
     if chat.stream:
-        return ChatStream(head, logprobs=logprobs, include_usage=chat.wants_usage)
+        return ChatStream(head, logprobs=logprobs, include_usage=include_usage)
     return WholeChat(head, logprobs=logprobs)

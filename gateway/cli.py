@@ -17,6 +17,8 @@ app = typer.Typer(
 )
 bench = typer.Typer(help="Tables of figures, each against its peer in the same run.", no_args_is_help=True)
 app.add_typer(bench, name="bench")
+config_commands = typer.Typer(help="The configuration file.", no_args_is_help=True)
+app.add_typer(config_commands, name="config")
 sim = typer.Typer(help="Policies side by side over a trace of real traffic.", no_args_is_help=True)
 app.add_typer(sim, name="sim")
 
@@ -80,6 +82,14 @@ def _root(
 
 @app.command()
 def serve(
+    context: typer.Context,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            dir_okay=False,
+            help="A YAML file with engines and settings; options about model, cache and canon then stand in it.",
+        ),
+    ] = None,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[
         int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")
@@ -183,7 +193,7 @@ def serve(
         list[str] | None,
         typer.Option(
             help="How requests are rewritten so that prefixes match: off, observe, safe or full; with chat=, "
-            "completions= or chat/MODEL= in front for some requests. May be repeated.",
+            "messages= or chat/MODEL= in front for some requests. May be repeated.",
             show_default="safe",
         ),
     ] = None,
@@ -197,7 +207,9 @@ def serve(
         bool, typer.Option("--json", help="JSON log lines, and JSON on stdout when ready.")
     ] = False,
 ) -> None:
-    """Serve one model over the OpenAI API."""
+    """Serve one model, or the engines of a configuration, over the OpenAI API."""
+    if config is not None:
+        _serve_config(context, config, host, port, json=json)
     from canon.errors import PolicyError
     from engine_adapters.embedded.config import EmbeddedConfig
     from gateway.canonical.policies import parse_policy
@@ -264,6 +276,33 @@ def serve(
     except ListenError as error:
         _refuse(str(error))
     raise typer.Exit(status)
+
+
+def _serve_config(context: typer.Context, file: Path, host: str, port: int, *, json: bool) -> NoReturn:
+    from gateway.commands.serve_config import OptionsTwiceError, serve_config
+    from gateway.config.errors import ConfigError
+    from gateway.listener import ListenError
+
+    given = [
+        name for name in context.params if str(context.get_parameter_source(name)).endswith("COMMANDLINE")
+    ]
+    try:
+        status = serve_config(file, host, port, given, os.environ, json=json)
+    except (ConfigError, OptionsTwiceError, ListenError) as error:
+        _refuse(str(error))
+    raise typer.Exit(status)
+
+
+@config_commands.command("check")
+def config_check(
+    file: Annotated[Path, typer.Argument(help="A YAML file.")],
+    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+) -> None:
+    """Say what is wrong with a configuration file, key by key. No engine is contacted."""
+    from gateway.commands import config_check as command
+
+    if not command.run(file, os.environ, as_json=json):
+        raise typer.Exit(1)
 
 
 @bench.command("ttft")

@@ -8,7 +8,18 @@ from numpy.typing import NDArray
 from canon.errors import TemplateError
 from engine_adapters.base import GenerateRequest
 from gateway.errors import invalid
-from gateway.jobs import Job, JobContext, canonical, memory_scope, new_head, room_for
+from gateway.jobs import (
+    Job,
+    JobContext,
+    canonical,
+    expect,
+    local_backend,
+    memory_scope,
+    new_head,
+    room_for,
+    usage_facts,
+)
+from gateway.ledger.expectation import SentRequest
 from gateway.prompts import PromptSource
 from gateway.transport.incoming import Incoming
 from gateway.transport.record import RequestRecord
@@ -18,6 +29,7 @@ from gateway.wire.completions_body import DEFAULT_MAX_TOKENS, CompletionsBody, c
 from gateway.wire.completions_stream import CompletionStream
 from gateway.wire.extension import retention, without_extension
 from gateway.wire.sampling import sampling_params
+from gateway.wire.usage import HEADER
 from gateway.wire.validation import unknown_names, validate
 
 
@@ -26,11 +38,12 @@ async def completions_job(incoming: Incoming, context: JobContext, record: Reque
     wanted = validate(CompletionsBody, incoming.body)
     record.model, record.stream = wanted.model[:200], bool(wanted.stream)
     record.ignored = unknown_names(wanted)
-    backend = context.served.find(wanted.model)
+    backend = local_backend(context.served, wanted.model)
     check_completions(wanted, context.settings)
     incoming = await context.threads.parse(incoming.size, partial(without_extension, incoming))
     able = backend.capabilities()
     sharing = memory_scope(able.model)
+    record.engine, record.block_size = backend.name, able.block_size
     # Prompts are taken from `wanted`: no rule edits a raw prompt.
     sent = await canonical(incoming, "completions", able.model, context, record)
     prompts = wanted.prompts()
@@ -60,7 +73,15 @@ async def completions_job(incoming: Incoming, context: JobContext, record: Reque
         for index, ids in enumerate(encoded)
     ]
     echoes = [_text(backend.prompts, prompt) if wanted.echo else "" for prompt in prompts]
-    return Job(backend.engine, requests, _answer(wanted, head, echoes))
+    tokens = encoded[0] if len(encoded) == 1 else None  # several prompts are no one prefix
+    request = SentRequest(
+        backend.name, sharing, incoming.body, sent.body, incoming.size, able.block_size, tokens
+    )
+    await expect(request, context, record)
+    usage = wanted.wants_usage or incoming.header(HEADER) == "full"
+    answer = _answer(wanted, head, echoes, include_usage=usage)
+    answer.facts = usage_facts(incoming, context, record)
+    return Job(backend.engine, requests, answer)
 
 
 def _encode_all(source: PromptSource, wanted: CompletionsBody, scope: str) -> list[NDArray[np.int32]]:
@@ -80,8 +101,10 @@ def _text(source: PromptSource, prompt: str | list[int]) -> str:
     return prompt if isinstance(prompt, str) else source.decode(prompt)
 
 
-def _answer(wanted: CompletionsBody, head: AnswerHead, echoes: list[str]) -> StreamedAnswer | WholeAnswer:
+def _answer(
+    wanted: CompletionsBody, head: AnswerHead, echoes: list[str], *, include_usage: bool
+) -> StreamedAnswer | WholeAnswer:
     logprobs = wanted.logprobs is not None
     if wanted.stream:
-        return CompletionStream(head, echoes=echoes, logprobs=logprobs, include_usage=wanted.wants_usage)
+        return CompletionStream(head, echoes=echoes, logprobs=logprobs, include_usage=include_usage)
     return WholeCompletion(head, echoes=echoes, logprobs=logprobs)

@@ -9,7 +9,7 @@ from typing import Literal
 
 from engine_adapters.embedded.config import EmbeddedConfig
 from engine_adapters.embedded.models.progress import stage
-from gateway.served import Backend
+from gateway.served import EMBEDDED, Backend
 
 _SPINS = "1000"  # some tens of microseconds: longer than the way from one operation to the next
 _NEEDED = ("torch", "transformers", "safetensors", "gguf", "llguidance", "psutil")
@@ -22,6 +22,7 @@ class EmbeddedOptions:
     engine: EmbeddedConfig
     chat_template: Path | None = None  # None: the model's own
     control_tokens_in_content: Literal["text", "allow"] = "text"
+    name: str = EMBEDDED
 
 
 def missing_packages() -> list[str]:
@@ -58,4 +59,4 @@ def load_embedded(options: EmbeddedOptions, progress: Callable[[str], None]) -> 
         chat_template=template,
         control_tokens_in_content=options.control_tokens_in_content,
     )
-    return Backend(engine, prompts)
+    return Backend(engine, prompts, options.name)

@@ -11,19 +11,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine_adapters.base import EngineAdapter, GenerateRequest
+from gateway.accounting import TENANT
 from gateway.canonical.policies import Route
 from gateway.canonical.recorder import AnswerRecorder
 from gateway.canonical.stage import Canonical, CanonStage
 from gateway.errors import context_too_long, invalid
 from gateway.generation import Tagged
+from gateway.ledger.expectation import Predictor, SentRequest
+from gateway.ledger.sink import NO_LEDGER, LedgerSink
 from gateway.prompts import PromptThreads
-from gateway.served import Served
+from gateway.served import Backend, Served
 from gateway.settings import GatewaySettings
 from gateway.transport.incoming import Incoming
 from gateway.transport.record import RequestRecord
 from gateway.wire.answers import AnswerHead, StreamedAnswer, WholeAnswer
-
-_TENANT = "default"  # all requests are one tenant's until there are keys to tell tenants apart
+from gateway.wire.usage import HEADER, UsageFacts
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,8 @@ class JobContext:
     threads: PromptThreads
     settings: GatewaySettings
     canon: CanonStage
+    ledger: LedgerSink = NO_LEDGER
+    predictor: Predictor | None = None
 
 
 class JobMaker(Protocol):
@@ -57,6 +61,13 @@ class JobMaker(Protocol):
 
     async def __call__(self, incoming: Incoming, context: JobContext, record: RequestRecord) -> Job:
         """`record` takes what the access line says."""
+
+
+def local_backend(served: Served, model: str) -> Backend:
+    """The engine in this process that has `model`; raises as `Served.find` does."""
+    found = served.find(model)
+    assert isinstance(found, Backend)  # what others have was sent on before
+    return found
 
 
 async def canonical(
@@ -70,9 +81,32 @@ async def canonical(
     return result
 
 
+async def expect(sent: SentRequest, context: JobContext, record: RequestRecord) -> None:
+    """Note in `record` what the engine should have of this request, which goes to it now."""
+    if context.predictor is not None:
+        work = partial(context.predictor.expect, sent)
+        record.expected = await context.threads.canonicalize(sent.size, work)
+
+
+def usage_facts(incoming: Incoming, context: JobContext, record: RequestRecord) -> UsageFacts | None:
+    """What `usage` is to tell beside the standard fields; None: nothing. Canon and expectation are noted by now.
+
+    Raises:
+        ApiError: 400, the client asks for a form that does not exist.
+    """
+    asked = incoming.header(HEADER)
+    if asked not in (None, "standard", "full"):
+        raise invalid(f"Invalid value for '{HEADER}': there are standard and full.", HEADER, "invalid_value")
+    if (asked or context.settings.usage) != "full":
+        return None
+    canon = record.canon
+    edits = sum(canon.edits.values()) if canon is not None and canon.applied else 0
+    return UsageFacts(record.expected.predicted, record.block_size, edits)
+
+
 def memory_scope(model: str) -> str:
     """Within what prompts' encodings and KV may be shared: one tenant and one model."""
-    return f"{_TENANT}/{model}"
+    return f"{TENANT}/{model}"
 
 
 def new_head(prefix: str, model: str, choices: int) -> AnswerHead:

@@ -5,10 +5,9 @@ from typing import Any
 
 from starlette.responses import Response
 
-from engine_adapters.base import Capabilities
 from engine_adapters.errors import EngineNotReadyError
 from gateway.errors import from_engine, not_ready
-from gateway.served import Served
+from gateway.served import Served, ServedModel
 from gateway.settings import GatewaySettings
 from gateway.transport.answer import json_response
 
@@ -24,18 +23,19 @@ class ModelRoutes:
     async def list_models(self) -> Response:
         """Every model that is served."""
         try:
-            able = self._served.current().capabilities()
+            models = self._served.models()
         except EngineNotReadyError as error:
             raise from_engine(error, self._retry_after_s) from None
-        return json_response({"object": "list", "data": [self._model(able)]})
+        return json_response({"object": "list", "data": [self._model(model) for model in models]})
 
     async def get_model(self, model: str) -> Response:
         """One model, or 404 `model_not_found`."""
         try:
-            able = self._served.find(model).capabilities()
+            self._served.find(model)
+            found = next(each for each in self._served.models() if each.name == model)
         except EngineNotReadyError as error:
             raise from_engine(error, self._retry_after_s) from None
-        return json_response(self._model(able))
+        return json_response(self._model(found))
 
     async def health(self) -> Response:
         """The process is alive; says nothing about the model."""
@@ -48,11 +48,12 @@ class ModelRoutes:
             raise not_ready(health.detail, self._retry_after_s)
         return json_response({"status": "ready"})
 
-    def _model(self, able: Capabilities) -> dict[str, Any]:
+    def _model(self, model: ServedModel) -> dict[str, Any]:
+        known = {} if model.context_length is None else {"max_model_len": model.context_length}
         return {
-            "id": able.model,
+            "id": model.name,
             "object": "model",
             "created": self._created,
             "owned_by": "kvgate",
-            "max_model_len": able.context_length,
+            **known,
         }

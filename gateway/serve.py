@@ -9,7 +9,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import orjson
@@ -18,14 +18,19 @@ import uvloop
 from starlette.types import ASGIApp
 
 from canon.errors import CanonError
-from engine_adapters.errors import EngineError
+from engine_adapters.errors import EngineError, EngineNotReadyError
 from gateway.app import create_app_over
+from gateway.ledger.expectation import Predictor
+from gateway.ledger.sink import NO_LEDGER, LedgerSink
 from gateway.listener import is_loopback, listen, url_of
+from gateway.relay.remote import Remote
 from gateway.served import Backend, Served
 from gateway.settings import GatewaySettings
 from gateway.transport.http_protocol import GatewayHttpProtocol
 
 log = logging.getLogger("kvgate.gateway")
+
+_LOOK_AGAIN_S = 0.2
 
 Progress = Callable[[str], None]
 Load = Callable[[Progress], Backend]
@@ -80,25 +85,33 @@ class GatewayServer(uvicorn.Server):
         await closing
 
     async def _close(self, backend: Backend | None, drained: asyncio.Event) -> None:
-        if backend is None:
-            return
         try:
             async with asyncio.timeout(self._grace_s):
                 await drained.wait()
         except TimeoutError:
             log.warning("requests still run after the grace period; they are ended now")
-        await backend.engine.aclose()
+        if backend is not None:
+            await backend.engine.aclose()
+        await asyncio.gather(*(remote.aclose() for remote in self._served.remotes))
 
 
 class Service:
-    """One serving process."""
+    """One serving process. `load` is None where all engines are `remotes`."""
 
-    def __init__(self, load: Load, options: ServeOptions, settings: GatewaySettings) -> None:
+    def __init__(
+        self,
+        load: Load | None,
+        options: ServeOptions,
+        settings: GatewaySettings,
+        remotes: Sequence[Remote] = (),
+        ledger: LedgerSink = NO_LEDGER,
+        predictor: Predictor | None = None,
+    ) -> None:
         self._load = load
         self._options = options
         self._started = time.perf_counter()
-        self._served = Served()
-        app = create_app_over(self._served, settings)
+        self._served = Served(remotes=remotes, embedded=load is not None)
+        app = create_app_over(self._served, settings, ledger, predictor)
         config = server_config(app, grace_s=options.grace_s)
         self._server = GatewayServer(config, self._served, options.grace_s)
         self._loader = threading.Thread(target=self._load_model, name="kvgate-load", daemon=True)
@@ -124,11 +137,32 @@ class Service:
 
     async def _serve(self, listener: socket.socket) -> None:
         self._loop = asyncio.get_running_loop()
-        self._progress(f"listening on {self._url}, loading the model")
-        self._loader.start()
+        if self._load is None:
+            self._progress(f"listening on {self._url}, asking the engines")
+            waiting = asyncio.create_task(self._wait_for_remotes())
+        else:
+            self._progress(f"listening on {self._url}, loading the model")
+            self._loader.start()
+            waiting = None
         await self._server.serve(sockets=[listener])
+        if waiting is not None:
+            waiting.cancel()
+
+    async def _wait_for_remotes(self) -> None:
+        """Ready is who has asked all engines once, and has models to serve."""
+        for remote in self._served.remotes:
+            await remote.asked.wait()
+        while True:
+            try:
+                models = self._served.models()
+            except EngineNotReadyError:
+                await asyncio.sleep(_LOOK_AGAIN_S)
+            else:
+                self._say_ready(models[0].name)
+                return
 
     def _load_model(self) -> None:
+        assert self._load is not None
         try:
             backend = self._load(self._progress)
         except (EngineError, CanonError, OSError) as error:
@@ -149,7 +183,9 @@ class Service:
 
     def _become_ready(self, backend: Backend) -> None:
         self._served.put(backend)
-        model = backend.capabilities().model
+        self._say_ready(backend.capabilities().model)
+
+    def _say_ready(self, model: str) -> None:
         base_url = f"{self._url}/v1"
         self._progress(f"ready on {base_url} model={model}")
         if self._options.json:

@@ -1,59 +1,123 @@
-"""The model behind the HTTP surface: absent while it loads, then one engine and its prompt tokenizer."""
+"""The models behind the HTTP surface: the embedded one, absent while it loads, and those of engines behind HTTP."""
 
+import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from engine_adapters.base import Capabilities, EngineAdapter, Health
 from engine_adapters.errors import EngineNotReadyError
 from gateway.errors import ApiError
 from gateway.prompts import PromptSource
+from gateway.relay.remote import Remote
+
+EMBEDDED = "embedded"  # the embedded engine's name where configuration gives it none
+_MAX_NAMED = 20  # models that an error names
 
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """One engine with what makes its prompts."""
+    """One engine in this process with what makes its prompts."""
 
     engine: EngineAdapter
     prompts: PromptSource
+    name: str = EMBEDDED
 
     def capabilities(self) -> Capabilities:
         """What the engine can do; raises EngineNotReadyError before it is known."""
         return self.engine.capabilities()
 
 
-class Served:
-    """What is served now. Set from the event loop, by whoever loads the engine."""
+@dataclass(frozen=True, slots=True)
+class ServedModel:
+    """One model that can be asked for."""
 
-    def __init__(self, backend: Backend | None = None) -> None:
+    name: str
+    context_length: int | None  # tokens; None: not known
+
+
+class Served:
+    """What is served now. Set from the event loop, by whoever loads the engine.
+
+    `remotes` are there from the start, whether they answer or not; `embedded` says whether a backend will be put.
+    """
+
+    def __init__(
+        self, backend: Backend | None = None, *, remotes: Sequence[Remote] = (), embedded: bool = True
+    ) -> None:
         self._backend = backend
+        self.remotes = tuple(remotes)
+        self._embedded = embedded or backend is not None
+        self._closing = False
         self._detail = "the model is being loaded"
 
     def put(self, backend: Backend) -> None:
         """Serve `backend` from now on."""
         self._backend = backend
+        self._embedded = True
+        self._closing = False
 
     def withdraw(self, detail: str) -> Backend | None:
         """Refuse new requests from now on; `detail` says why, in words for an operator. Running ones go on."""
         backend, self._backend = self._backend, None
         self._detail = detail
+        self._closing = True
         return backend
 
     def current(self) -> Backend:
-        """The backend; raises EngineNotReadyError while there is none."""
+        """The backend in this process; raises EngineNotReadyError while there is none."""
         if self._backend is None:
             raise EngineNotReadyError(self._detail)
         return self._backend
 
-    def find(self, model: str) -> Backend:
-        """The backend of `model`; raises EngineNotReadyError, or ApiError 404 for another name."""
-        backend = self.current()
-        able = backend.capabilities()
-        if model != able.model:
-            message = f"The model '{model[:200]}' does not exist here; this server has '{able.model}'."
-            raise ApiError(404, message, param="model", code="model_not_found")
-        return backend
+    def find(self, model: str) -> Backend | Remote:
+        """Who has `model`; raises EngineNotReadyError, or ApiError 404 for a name that nobody has."""
+        if self._backend is not None and self._backend.capabilities().model == model:
+            return self._backend
+        if self._closing:
+            raise EngineNotReadyError(self._detail)
+        for remote in self.remotes:
+            if model in remote.models:
+                return remote
+        raise self._not_found(model)
+
+    def _not_found(self, model: str) -> Exception:
+        if self._embedded and self._backend is None:
+            return EngineNotReadyError(self._detail)
+        unknown = [remote.name for remote in self.remotes if not remote.models]
+        if unknown:
+            return EngineNotReadyError(f"what {', '.join(unknown)} serves is not known yet")
+        names = [f"'{each.name}'" for each in self.models()]
+        has = ", ".join(names[:_MAX_NAMED]) + (", ..." if len(names) > _MAX_NAMED else "")
+        message = f"The model '{model[:200]}' does not exist here; this server has {has}."
+        return ApiError(404, message, param="model", code="model_not_found")
+
+    def models(self) -> list[ServedModel]:
+        """All models that can be asked for now, each name once; raises EngineNotReadyError where there are none."""
+        found: dict[str, ServedModel] = {}
+        if self._backend is not None:
+            able = self._backend.capabilities()
+            found[able.model] = ServedModel(able.model, able.context_length)
+        for remote in () if self._closing else self.remotes:
+            for name in remote.models:
+                found.setdefault(name, ServedModel(name, remote.context_length))
+        if not found:
+            raise EngineNotReadyError(self._detail if self._embedded or self._closing else self._waiting())
+        return list(found.values())
+
+    def _waiting(self) -> str:
+        return (
+            "; ".join(f"{remote.name}: {remote.detail}" for remote in self.remotes)
+            or "no engine is configured"
+        )
 
     async def health(self) -> Health:
-        """Whether a generation would be taken now."""
-        if self._backend is None:
+        """Whether a generation would be taken now, by any engine."""
+        if self._closing:
             return Health(ready=False, detail=self._detail)
-        return await self._backend.engine.health()
+        asked = [remote.health() for remote in self.remotes]
+        if self._backend is not None:
+            asked.insert(0, self._backend.engine.health())
+        found = await asyncio.gather(*asked)
+        if not found:
+            return Health(ready=False, detail=self._detail)
+        return next((health for health in found if health.ready), found[0])

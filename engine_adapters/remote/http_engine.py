@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import httpx
@@ -18,10 +18,13 @@ from engine_adapters.remote.relay import (
     RelayEngine,
     RelayRequest,
     RemoteCapabilities,
+    Rewrite,
+    Rewrites,
     Route,
 )
-from engine_adapters.reuse.profiles import Profile
-from engine_adapters.reuse.watcher import Rewrite, StreamWatcher, WholeWatcher
+from engine_adapters.reuse.profiles import PROFILES, Profile
+from engine_adapters.reuse.reading import UsageRead
+from engine_adapters.reuse.watcher import StreamWatcher, WholeWatcher
 
 _PASSED_BACK = (
     "retry-after",
@@ -113,21 +116,27 @@ class HttpEngine(RelayEngine):
     def upstream_body(self, request: RelayRequest) -> bytes:
         """The body as this engine needs it."""
         values = self.upstream_values(request)
-        return patched(request.body, values) if values else request.body
+        return patched(request.body, values, request.fields().keys()) if values else request.body
 
     def upstream_values(self, request: RelayRequest) -> dict[str, bytes]:
         """Top-level keys that are set upstream, as JSON texts."""
-        if not request.stream or request.asks_usage or request.route not in ("chat", "completions"):
-            return {}
-        given = orjson.loads(request.body).get("stream_options")
-        options = {**(given if isinstance(given, dict) else {}), "include_usage": True}
-        return {"stream_options": orjson.dumps(options)}
+        fields = request.fields()
+        values: dict[str, bytes] = {}
+        if fields.get("model") != request.model:
+            values["model"] = orjson.dumps(request.model)
+        if request.stream and request.route in ("chat", "completions"):
+            given = fields.get("stream_options")
+            options = given if isinstance(given, dict) else {}
+            if not options.get("include_usage"):
+                values["stream_options"] = orjson.dumps({**options, "include_usage": True})
+        return values
 
     @asynccontextmanager
     async def relay(
-        self, request: RelayRequest, rewrite: Rewrite | None = None
+        self, request: RelayRequest, rewrites: Rewrites | None = None
     ) -> AsyncIterator[RelayedAnswer]:
-        """See RelayEngine. `rewrite` may change what goes to the client in the place of usage."""
+        # Whoever answers in the form of Anthropic's messages counts as they do.
+        profile = PROFILES["anthropic"] if request.route == "messages" else self._profile
         sent = self._client.build_request(
             "POST",
             self.url(request.route),
@@ -148,7 +157,7 @@ class HttpEngine(RelayEngine):
             raise EngineFailureError(f"The engine {self.name} broke the connection: {error}") from error
         try:
             yield _HttpAnswer(
-                self.name, response, self._profile, prompts_in(request), _hiding(request, rewrite)
+                self.name, response, profile, prompts_in(request), _hiding(request, rewrites or Rewrites())
             )
         finally:
             await response.aclose()
@@ -162,12 +171,16 @@ class HttpEngine(RelayEngine):
             raise EngineNotReadyError(f"The engine {self.name} answered {url} with no JSON.") from error
         return answer if isinstance(answer, dict) else {"data": answer}
 
-    async def _asked(self, method: str, url: str, **more: Any) -> httpx.Response:
+    async def answer_of(self, method: str, url: str, **more: Any) -> httpx.Response:
+        """One small exchange, whatever its status; raises EngineNotReadyError where there is no answer."""
         try:
-            response = await self._client.request(method, url, timeout=self._options.probe_s, **more)
+            return await self._client.request(method, url, timeout=self._options.probe_s, **more)
         except httpx.HTTPError as error:
             why = str(error) or type(error).__name__
             raise EngineNotReadyError(f"The engine {self.name} does not answer at {url}: {why}") from error
+
+    async def _asked(self, method: str, url: str, **more: Any) -> httpx.Response:
+        response = await self.answer_of(method, url, **more)
         if response.status_code >= 400:
             raise EngineNotReadyError(f"The engine {self.name} answered {url} with {response.status_code}.")
         return response
@@ -199,37 +212,40 @@ def prompts_in(request: RelayRequest) -> int:
     """How many prompts one request has: completions take lists of them."""
     if request.route != "completions":
         return 1
-    prompt = orjson.loads(request.body).get("prompt")
-    several = isinstance(prompt, list) and prompt and isinstance(prompt[0], (str, list))
-    return len(prompt) if several else 1
+    prompt = request.fields().get("prompt")
+    if not isinstance(prompt, list) or not prompt or not isinstance(prompt[0], (str, list)):
+        return 1
+    return len(prompt)
 
 
-def _hiding(request: RelayRequest, rewrite: Rewrite | None) -> Rewrite | None:
-    """What keeps a usage chunk that was forced upstream from a client that did not ask for it."""
-    if not request.stream or request.asks_usage:
-        return rewrite
+def _hiding(request: RelayRequest, rewrites: Rewrites) -> Rewrites:
+    """Keep usage that was forced upstream from a client that did not ask for it."""
+    if not request.stream or request.asks_usage or request.route not in ("chat", "completions"):
+        return rewrites
+    return replace(rewrites, usage=_hidden)
 
-    def hide(payload: dict[str, Any], _: Any) -> Mapping[str, Any] | None:
-        return payload if payload.get("choices") else None
 
-    return hide
+def _hidden(payload: dict[str, Any], _: UsageRead) -> Mapping[str, Any] | None:
+    if not payload.get("choices"):
+        return None
+    return {**payload, "usage": None} if payload.get("usage") else payload
 
 
 class _HttpAnswer(RelayedAnswer):
     """One answer over HTTP."""
 
     def __init__(
-        self, engine: str, response: httpx.Response, profile: Profile, prompts: int, rewrite: Rewrite | None
+        self, engine: str, response: httpx.Response, profile: Profile, prompts: int, rewrites: Rewrites
     ) -> None:
         self._engine = engine
         self._response = response
         self.status = response.status_code
         self.content_type = response.headers.get("content-type", "application/json")
         self.headers = {name: response.headers[name] for name in _PASSED_BACK if name in response.headers}
-        self._rewrite = rewrite
-        self._stream = (
-            StreamWatcher(profile, prompts, rewrite) if "event-stream" in self.content_type else None
-        )
+        self._rewrite: Rewrite | None = rewrites.usage if self.status < 400 else None
+        self._stream: StreamWatcher | None = None
+        if "event-stream" in self.content_type and self.status < 400:
+            self._stream = StreamWatcher(profile, prompts, rewrites.usage, rewrite_error=rewrites.error)
         self._whole = WholeWatcher(profile, prompts)
 
     @property

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}\[\],]', re.DOTALL)
@@ -19,12 +19,16 @@ class _Member:
     end: int  # of its value, blanks behind it included
 
 
-def patched(body: bytes, values: Mapping[str, bytes]) -> bytes:
+def patched(body: bytes, values: Mapping[str, bytes], keys: Collection[str] | None = None) -> bytes:
     """`body` with the top-level keys of `values` set to these JSON texts; each is set once, in its first place.
+
+    `keys`: those that the body has, where they are known: a body that has none of them is not read through.
 
     Raises:
         ValueError: `body` is no JSON object.
     """
+    if keys and not values.keys() & set(keys):
+        return _inserted(body, values, empty=False)
     members = list(_members(body))
     parts: list[bytes] = []
     at = 0

@@ -1,12 +1,15 @@
 """The contract of engines behind HTTP, beside `EngineAdapter`: one request on, one answer back, accounted for."""
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal, TypeAlias
+
+import orjson
 
 from engine_adapters.base import Health, ReuseReport, Tier
+from engine_adapters.reuse.reading import UsageRead
 
 Route = Literal["chat", "completions", "responses", "embeddings", "messages"]
 
@@ -25,6 +28,28 @@ class RelayRequest:
     )
     salt: str | None = None  # keeps tenants apart where the engine takes one
     headers: Mapping[str, str] = field(default_factory=dict)  # to send on: trace context, for example
+    parsed: Mapping[str, Any] | None = None  # `body`, where whoever asks has it at hand
+
+    def fields(self) -> Mapping[str, Any]:
+        """The body's top-level fields; parses it where nobody did."""
+        if self.parsed is not None:
+            return self.parsed
+        body = orjson.loads(self.body)
+        return body if isinstance(body, dict) else {}
+
+
+# Gets the event or answer with usage in it and what was read; gives what goes on in its place, None for nothing.
+Rewrite: TypeAlias = Callable[[dict[str, Any], UsageRead], Mapping[str, Any] | None]
+# Gets an event of a stream that is an error; gives what goes on in its place.
+RewriteError: TypeAlias = Callable[[dict[str, Any]], Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Rewrites:
+    """What may change on the way to the client. None: it passes as it came."""
+
+    usage: Rewrite | None = None
+    error: RewriteError | None = None
 
 
 @dataclass(slots=True)
@@ -84,10 +109,16 @@ class RelayEngine(ABC):
         """Ask the engine what it is and can; raises EngineNotReadyError where it does not answer."""
 
     @abstractmethod
-    def relay(self, request: RelayRequest) -> AbstractAsyncContextManager[RelayedAnswer]:
+    def relay(
+        self, request: RelayRequest, rewrites: Rewrites | None = None
+    ) -> AbstractAsyncContextManager[RelayedAnswer]:
         """Send one request on. Leaving the block early closes the connection, which cancels it in the engine.
 
-        Raises EngineNotReadyError or EngineFailureError where there is no answer at all.
+        A usage chunk that the client did not ask for never passes; what else passes is as it came, but for
+        `rewrites`. An answer of status 400 and above is not rewritten.
+
+        Raises EngineNotReadyError or EngineFailureError where there is no answer at all, and UnsupportedByEngineError
+        for a route that the engine has not.
         """
 
     @abstractmethod

@@ -2,17 +2,15 @@
 
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from typing import Any
 
 import orjson
 
-from engine_adapters.remote.relay import Account
+from engine_adapters.remote.json_patch import patched
+from engine_adapters.remote.relay import Account, Rewrite, RewriteError
 from engine_adapters.reuse.profiles import Profile, read_usage
 from engine_adapters.reuse.reading import NOTHING, UsageRead, part
 from engine_adapters.reuse.sse import EventSplitter, event_data
-
-# Gets the event or answer with usage in it and what was read; gives what goes on in its place, None for nothing.
-Rewrite: TypeAlias = Callable[[dict[str, Any], UsageRead], Mapping[str, Any] | None]
 
 _CONTENT = ("content", "reasoning_content", "reasoning", "tool_calls", "refusal", "function_call", "audio")
 _DELTAS = (
@@ -49,13 +47,14 @@ class AnswerWatcher:
         if isinstance(reason, str):
             self.account.finish = reason
 
-    def _take_error(self, payload: Mapping[str, Any]) -> None:
+    def _take_error(self, payload: Mapping[str, Any]) -> bool:
         error = payload.get("error")
         if error is None and payload.get("type") != "error" and payload.get("object") != "error":
-            return
+            return False
         told = error if isinstance(error, Mapping) else payload
         kind = told.get("type") or told.get("code") or "error"
         self.account.error = str(kind)[:100]
+        return True
 
 
 class WholeWatcher(AnswerWatcher):
@@ -77,14 +76,14 @@ class WholeWatcher(AnswerWatcher):
         if rewrite is None or not isinstance(payload.get("usage"), dict):
             return body
         changed = rewrite(payload, read)
-        return body if changed is None or changed is payload else orjson.dumps(changed)
+        return body if changed is None or changed is payload else _written(body, payload, changed)
 
 
 class StreamWatcher(AnswerWatcher):
     """A stream of server-sent events.
 
-    Without `rewrite` chunks pass as they are and at once, and a copy is read. With it whole events pass, each as soon
-    as it is whole; only those with usage in them are built anew.
+    Without `rewrite` and `rewrite_error` chunks pass as they are and at once, and a copy is read. With one of them
+    whole events pass, each as soon as it is whole; only those with usage, or an error, in them are built anew.
     """
 
     def __init__(
@@ -93,26 +92,29 @@ class StreamWatcher(AnswerWatcher):
         prompts: int = 1,
         rewrite: Rewrite | None = None,
         clock: Callable[[], float] = time.monotonic,
+        rewrite_error: RewriteError | None = None,
     ) -> None:
         super().__init__(profile, prompts, clock)
         self._splitter = EventSplitter()
         self._rewrite = rewrite
+        self._rewrite_error = rewrite_error
+        self._as_came = rewrite is None and rewrite_error is None
         self._begun: dict[str, Any] = {}  # usage of an event at the start, which later ones add to
 
     def feed(self, chunk: bytes) -> bytes:
         """What goes on to the client for this chunk."""
         events = self._splitter.feed(chunk)
         if self._splitter.overflowed:
-            return chunk if self._rewrite is None else b"".join(events)
+            return chunk if self._as_came else b"".join(events)
         passed = [self._event(event) for event in events]
-        return chunk if self._rewrite is None else b"".join(passed)
+        return chunk if self._as_came else b"".join(passed)
 
     def end(self) -> bytes:
         """The stream has ended by itself; what is left of it to pass on."""
         left = self._splitter.rest()
         if left:
             passed = self._event(left)
-            left = passed if self._rewrite is not None else b""
+            left = b"" if self._as_came else passed
         return left
 
     def _event(self, event: bytes) -> bytes:
@@ -128,7 +130,7 @@ class StreamWatcher(AnswerWatcher):
             payload = orjson.loads(data)
         except orjson.JSONDecodeError:
             return event
-        return self._payload(event, payload) if isinstance(payload, dict) else event
+        return self._payload(event, data, payload) if isinstance(payload, dict) else event
 
     def _worth_reading(self, data: bytes) -> bool:
         """Until the first content every event is; later only those that may say what is counted."""
@@ -137,11 +139,12 @@ class StreamWatcher(AnswerWatcher):
         has_usage = (b'"usage"' in data and b'"usage":null' not in data) or b'"timings"' in data
         return has_usage or b'"error"' in data or b"_reason" in data or b'"type"' in data
 
-    def _payload(self, event: bytes, payload: dict[str, Any]) -> bytes:
+    def _payload(self, event: bytes, data: bytes, payload: dict[str, Any]) -> bytes:
         kind = payload.get("type")
         if self.account.first_token_at is None and _has_content(payload, kind):
             self.account.first_token_at = self._clock()
-        self._take_error(payload)
+        if self._take_error(payload) and self._rewrite_error is not None:
+            return _built(event, orjson.dumps(self._rewrite_error(payload)))
         self._take_finish(payload)
         if kind in ("message_stop", "response.completed", "response.incomplete", "response.failed"):
             self.account.ended = True
@@ -154,7 +157,7 @@ class StreamWatcher(AnswerWatcher):
         changed = self._rewrite(payload, read)
         if changed is payload:
             return event
-        return b"" if changed is None else _built(event, changed)
+        return b"" if changed is None else _built(event, _written(data, payload, changed))
 
     def _usage_in(self, payload: dict[str, Any], kind: object) -> Mapping[str, Any] | None:
         """The payload that a reader understands; None where no usage is in it."""
@@ -186,7 +189,15 @@ def _choice_has_content(choice: Any) -> bool:
     return bool(choice.get("text")) or any(delta.get(name) for name in _CONTENT)
 
 
-def _built(event: bytes, payload: Mapping[str, Any]) -> bytes:
+def _built(event: bytes, data: bytes) -> bytes:
     """The event with other data; its name and id lines stay."""
     lines = [line for line in event.splitlines() if line and not line.startswith(b"data:")]
-    return b"\n".join([*lines, b"data: " + orjson.dumps(payload)]) + b"\n\n"
+    return b"\n".join([*lines, b"data: " + data]) + b"\n\n"
+
+
+def _written(text: bytes, payload: Mapping[str, Any], changed: Mapping[str, Any]) -> bytes:
+    """`text`, which says `payload`, as it says `changed`: what is the same in both keeps its bytes."""
+    if payload.keys() - changed.keys():
+        return orjson.dumps(changed)
+    others = {key: value for key, value in changed.items() if value is not payload.get(key)}
+    return patched(text, {key: orjson.dumps(value) for key, value in others.items()})

@@ -2,15 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 from canon.errors import PolicyError
 from canon.policy import RULES_VERSION, Mode, Policy
 
 HEADER = "x-kvgate-policy"
 
-Route: TypeAlias = Literal["chat", "completions"]
-_ROUTES: Mapping[str, Route | None] = {"chat": "chat", "completions": "completions", "*": None}
+Route: TypeAlias = Literal["chat", "completions", "responses", "messages"]
+_ROUTES: Mapping[str, Route | None] = {**{route: route for route in get_args(Route)}, "*": None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,9 @@ def parse_policy(text: str) -> PolicyFor:
         return PolicyFor(policy)
     route, slash, model = where.partition("/")
     if route not in _ROUTES:
-        raise PolicyError(f"no route is called {route!r:.40}; there are chat, completions, and * for both")
+        raise PolicyError(
+            f"no route is called {route!r:.40}; there are {', '.join(get_args(Route))}, and * for all"
+        )
     if slash and not model:
         raise PolicyError(f"{text!r:.80} names no model behind the slash")
     return PolicyFor(policy, _ROUTES[route], model or None)

@@ -17,3 +17,6 @@ class NoLedger:
 
     def put(self, row: LedgerRow) -> None:
         """Forget the row."""
+
+
+NO_LEDGER = NoLedger()

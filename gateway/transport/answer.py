@@ -26,6 +26,14 @@ async def send_json(
     await send({"type": "http.response.body", "body": response.body})
 
 
+async def send_bytes(send: Send, body: bytes, *, status: int, headers: Mapping[str, str]) -> None:
+    """Send one complete answer, whose length is known."""
+    given = {**headers, "content-length": str(len(body))}
+    raw = [(name.encode(), value.encode("latin-1")) for name, value in given.items()]
+    await send({"type": "http.response.start", "status": status, "headers": raw})
+    await send({"type": "http.response.body", "body": body})
+
+
 async def send_error(send: Send, error: ApiError) -> None:
     """Send `error` as the complete answer."""
     await send_json(send, error.body(), status=error.status, headers=error.headers)

@@ -9,6 +9,9 @@ from typing import cast
 
 from starlette.types import Scope
 
+from engine_adapters.base import ReuseReport
+from gateway.ledger.expectation import NOTHING_EXPECTED, Expectation
+
 log = logging.getLogger("kvgate.gateway")
 
 _KEY = "kvgate.record"
@@ -60,6 +63,12 @@ class RequestRecord:
     method: str
     path: str
     started: float = field(default_factory=time.perf_counter)  # seconds, monotonic
+    arrival: float = field(default_factory=time.time)  # seconds since the epoch
+    route: str | None = None  # of those that the ledger has rows for
+    engine: str | None = None  # its name; None: none was reached
+    block_size: int | None = None  # the engine's, in tokens
+    retries: int = 0  # that the client's SDK made before this one
+    trace_id: str | None = None
     status: int | None = None  # HTTP status sent; 499 when the client left first
     outcome: str = "ok"  # or: refused, failed, aborted, client_gone
     model: str | None = None
@@ -68,6 +77,10 @@ class RequestRecord:
     prompt_tokens: int | None = None
     cached_tokens: int | None = None
     completion_tokens: int | None = None
+    reuse: ReuseReport | None = None  # None: no answer said anything, not even that it does not say
+    expected: Expectation = NOTHING_EXPECTED
+    finish: str | None = None  # of the first choice
+    error: str | None = None  # its kind
     canon: CanonTold | None = None
     ttft_s: float | None = None  # from the first byte of the request to the engine's first event
 
@@ -78,6 +91,7 @@ class RequestRecord:
 
     def fields(self) -> dict[str, object]:
         """What the access line says; unknown values are left out."""
+        reuse = self.reuse
         facts: dict[str, object] = {
             "id": self.id,
             "method": self.method,
@@ -85,12 +99,15 @@ class RequestRecord:
             "status": self.status,
             "outcome": self.outcome,
             "model": self.model,
+            "engine": self.engine,
             "ignored": self.ignored,
             "stream": self.stream,
             **(self.canon.fields() if self.canon else {}),
             "prompt_tokens": self.prompt_tokens,
             "cached_tokens": self.cached_tokens,
+            "reuse": None if reuse is None or reuse.status == "reported" else reuse.status,
             "completion_tokens": self.completion_tokens,
+            "error": self.error,
             "ttft_ms": None if self.ttft_s is None else round(self.ttft_s * 1000, 2),
             "total_ms": round((time.perf_counter() - self.started) * 1000, 2),
         }

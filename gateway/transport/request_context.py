@@ -6,9 +6,13 @@ import uuid
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from gateway.accounting import row_of
 from gateway.errors import ClientGoneError, StreamAbortedError, internal
+from gateway.ledger.expectation import Predictor
+from gateway.ledger.sink import LedgerSink, NoLedger
 from gateway.transport.answer import send_error
 from gateway.transport.record import RequestRecord, attach, log_unexpected
+from gateway.wire.usage import REUSE_HEADER, reuse_header
 
 access = logging.getLogger("kvgate.access")
 
@@ -20,8 +24,12 @@ _PROBES = frozenset({"/health", "/ready"})
 class RequestContext:
     """Gives each request an `x-request-id` (the client's own where it is a plain word) and records it."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(
+        self, app: ASGIApp, ledger: LedgerSink | None = None, predictor: Predictor | None = None
+    ) -> None:
         self._app = app
+        self._ledger = ledger or NoLedger()
+        self._predictor = predictor
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -35,6 +43,8 @@ class RequestContext:
             if message["type"] == "http.response.start":
                 record.status = message["status"]
                 told = [] if record.canon is None else [(b"x-kvgate-canon", record.canon.header())]
+                if record.reuse is not None and record.status < 400:  # an answer that is no stream
+                    told.append((REUSE_HEADER, reuse_header(record.reuse)))
                 message = {**message, "headers": [*message.get("headers", ()), header, *told]}
             await send(message)
 
@@ -44,14 +54,16 @@ class RequestContext:
             # Returning without completing the answer makes the server cut the connection.
             record.outcome = "aborted"
         except ClientGoneError:
-            record.outcome = "client_gone"
+            record.outcome = record.error = "client_gone"
             record.status = record.status or _GONE_STATUS
         except Exception as error:  # noqa: BLE001  the last one who can still answer
-            record.outcome = "failed"
+            record.outcome, record.error = "failed", "internal_error"
             log_unexpected(record, error)
             if record.status is None:
                 await send_error(send_with_id, internal())
         finally:
+            if record.route is not None:
+                self._ledger.put(row_of(record, self._predictor))
             access.log(_level(record), "request", extra={"fields": record.fields()})
 
 

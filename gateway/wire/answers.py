@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from engine_adapters.base import Event, Usage
+from gateway.wire.usage import UsageFacts
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,7 @@ class Answer:
     def __init__(self, head: AnswerHead) -> None:
         self.head = head
         self.usages: list[Usage] = []
+        self.facts: UsageFacts | None = None  # set: `usage` tells all that is known
 
 
 class WholeAnswer(Answer, ABC):

@@ -88,7 +88,7 @@ class WholeChat(WholeAnswer):
             "created": self.head.created,
             "model": self.head.model,
             "choices": choices,
-            "usage": usage_object(self.usages),
+            "usage": usage_object(self.usages, self.facts),
         }
 
 

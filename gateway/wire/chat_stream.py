@@ -49,7 +49,7 @@ class ChatStream(StreamedAnswer):
     def last_frames(self) -> bytes:
         if not self._include_usage:
             return b""
-        return frame({**self._chunk_head, "choices": [], "usage": usage_object(self.usages)})
+        return frame({**self._chunk_head, "choices": [], "usage": usage_object(self.usages, self.facts)})
 
     def _open(self, event: TextDelta | ReasoningDelta | ToolCallDelta | Finished) -> bytes:
         self._opened.add(event.index)

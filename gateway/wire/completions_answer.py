@@ -60,7 +60,7 @@ class WholeCompletion(WholeAnswer):
             "created": self.head.created,
             "model": self.head.model,
             "choices": [self._wire(index, choice) for index, choice in enumerate(self._choices)],
-            "usage": usage_object(self.usages),
+            "usage": usage_object(self.usages, self.facts),
         }
 
     def _wire(self, index: int, choice: _Choice) -> dict[str, Any]:

@@ -54,7 +54,7 @@ class CompletionStream(StreamedAnswer):
     def last_frames(self) -> bytes:
         if not self._include_usage:
             return b""
-        return frame({**self._chunk_head, "choices": [], "usage": usage_object(self.usages)})
+        return frame({**self._chunk_head, "choices": [], "usage": usage_object(self.usages, self.facts)})
 
     def _chunk(
         self,

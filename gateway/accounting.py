@@ -1,0 +1,49 @@
+"""From what one request did to its row of the ledger."""
+
+import time
+
+from gateway.ledger.expectation import Predictor
+from gateway.ledger.row import GapCause, LedgerRow
+from gateway.transport.record import RequestRecord
+
+TENANT = "default"  # all requests are one tenant's until there are keys to tell tenants apart
+
+
+def row_of(record: RequestRecord, predictor: Predictor | None = None) -> LedgerRow:
+    """The row of a request that has ended."""
+    reuse, canon, expected = record.reuse, record.canon, record.expected
+    return LedgerRow(
+        id=record.id,
+        tenant=TENANT,
+        model=record.model or "",
+        route=record.route or "",
+        engine=record.engine,
+        arrival=record.arrival,
+        first_token=None if record.ttft_s is None else record.arrival + record.ttft_s,
+        end=record.arrival + time.perf_counter() - record.started,
+        stream=bool(record.stream),
+        status=record.status or 0,
+        prompt=record.prompt_tokens if reuse is None or reuse.prompt is None else reuse.prompt,
+        reused=None if reuse is None else reuse.reused,
+        by_tier={} if reuse is None or reuse.by_tier is None else dict(reuse.by_tier),
+        completion=record.completion_tokens,
+        reuse_status="not_reported" if reuse is None else reuse.status,
+        reuse_source="" if reuse is None else reuse.source,
+        predicted=expected.predicted,
+        block_size=record.block_size,
+        gap_cause=_gap_cause(record, predictor),
+        canon_policy="off" if canon is None else canon.policy,
+        canon_edits=0 if canon is None or not canon.applied else sum(canon.edits.values()),
+        canon_saved=expected.saved,
+        divergence=expected.divergence,
+        retries=record.retries,
+        finish=record.finish,
+        error=record.error,
+        trace_id=record.trace_id,
+    )
+
+
+def _gap_cause(record: RequestRecord, predictor: Predictor | None) -> GapCause | None:
+    if predictor is None or record.reuse is None:
+        return None
+    return predictor.cause(record.expected, record.reuse)

@@ -1,0 +1,48 @@
+"""`kvgate serve --config FILE`."""
+
+from collections.abc import Collection, Mapping
+from functools import partial
+from pathlib import Path
+
+from gateway.config.build import embedded_options, remotes_of, settings_of
+from gateway.config.errors import ConfigError
+from gateway.config.load import load_config
+from gateway.embedded import load_embedded, missing_packages
+from gateway.logs import configure_logs
+from gateway.serve import ServeOptions, Service
+
+_BESIDE = frozenset({"config", "host", "port", "json"})  # options that may stand beside a file
+
+
+class OptionsTwiceError(Exception):
+    """Options of the command line that belong into the file."""
+
+
+def serve_config(
+    file: Path,
+    host: str,
+    port: int,
+    given: Collection[str],
+    environ: Mapping[str, str],
+    *,
+    json: bool,
+) -> int:
+    """Serve until a signal; the exit status. `given`: names of the options that stand on the command line.
+
+    Raises:
+        ConfigError, OptionsTwiceError, ListenError: before anything is loaded or contacted.
+    """
+    others = sorted(set(given) - _BESIDE)
+    if others:
+        names = ", ".join(f"--{name.replace('_', '-')}" for name in others)
+        raise OptionsTwiceError(f"{names}: with --config this stands in the file")
+    config = load_config(file)
+    remotes = remotes_of(config, environ)
+    embedded = config.embedded
+    if embedded is not None and (missing := missing_packages()):
+        raise ConfigError(
+            f"engines: the embedded engine needs {', '.join(missing)}: pip install 'kvgate[embedded]'"
+        )
+    configure_logs(json=json)
+    load = None if embedded is None else partial(load_embedded, embedded_options(embedded))
+    return Service(load, ServeOptions(host, port, json=json), settings_of(config), remotes).run()

@@ -1,0 +1,87 @@
+"""From a checked configuration to engines, and to what the gateway is told."""
+
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
+
+from engine_adapters.embedded.config import EmbeddedConfig
+from engine_adapters.remote.anthropic import AnthropicEngine
+from engine_adapters.remote.http_engine import HttpOptions
+from engine_adapters.remote.llama_cpp import LlamaCppEngine
+from engine_adapters.remote.openai_compatible import OpenAICompatibleEngine
+from engine_adapters.remote.relay import RelayEngine
+from gateway.canonical.policies import parse_policy
+from gateway.config.engines import Anthropic, EmbeddedEngine, OpenAICompatible, RemoteEngine, SelfHosted
+from gateway.config.model import Config
+from gateway.embedded import EmbeddedOptions
+from gateway.relay.remote import Remote
+from gateway.settings import MIB, CanonSettings, GatewaySettings
+
+_GIB = 1024 * MIB
+
+Make: TypeAlias = Callable[[RemoteEngine, tuple[str, ...], HttpOptions], RelayEngine]
+
+
+def remotes_of(config: Config, environ: Mapping[str, str]) -> list[Remote]:
+    """Engines behind HTTP, not asked yet.
+
+    Raises:
+        ConfigError: a key is not where it should be.
+    """
+    return [_remote(engine, f"engines[{place}]", environ) for place, engine in config.remotes]
+
+
+def _remote(engine: RemoteEngine, path: str, environ: Mapping[str, str]) -> Remote:
+    key = None if engine.key is None else engine.key.read(f"{path}.key", environ)
+    options = HttpOptions(
+        connect_s=engine.connect_s,
+        first_byte_s=engine.first_byte_s,
+        max_connections=engine.max_connections,
+        headers=_key_headers(engine, key),
+    )
+    own = tuple(dict.fromkeys(engine.names().values()))
+    return Remote(_adapter(engine, own, options), engine.names())
+
+
+def _key_headers(engine: RemoteEngine, key: str | None) -> dict[str, str]:
+    if key is None:
+        return {}
+    return {"x-api-key": key} if isinstance(engine, Anthropic) else {"authorization": f"Bearer {key}"}
+
+
+def _adapter(engine: RemoteEngine, models: tuple[str, ...], options: HttpOptions) -> RelayEngine:
+    if isinstance(engine, Anthropic):
+        return AnthropicEngine(engine.name, engine.url, models, options)
+    if isinstance(engine, OpenAICompatible):
+        return OpenAICompatibleEngine(engine.name, engine.url, models, options, engine.profile)
+    assert isinstance(engine, SelfHosted)
+    if engine.kind == "llama_cpp":
+        return LlamaCppEngine(engine.name, engine.url, models, options)
+    return OpenAICompatibleEngine(engine.name, engine.url, models, options, engine.kind)
+
+
+def embedded_options(engine: EmbeddedEngine) -> EmbeddedOptions:
+    """What the embedded engine is told."""
+    config = EmbeddedConfig(
+        model=engine.model,
+        served_name=engine.served_model_name,
+        device=engine.device,
+        dtype=engine.dtype,
+        kv_bytes=None if engine.kv_cache_gib is None else int(engine.kv_cache_gib * _GIB),
+        block_size=engine.block_size,
+        host_cache_bytes=int(engine.host_cache_gib * _GIB),
+        disk_cache_dir=engine.disk_cache_dir,
+        disk_cache_bytes=int(engine.disk_cache_gib * _GIB),
+        threads=engine.threads,
+        trust_remote_code=engine.trust_remote_code,
+        tool_parser=engine.tool_parser,
+    )
+    return EmbeddedOptions(config, engine.chat_template, engine.control_tokens_in_content, engine.name)
+
+
+def settings_of(config: Config) -> GatewaySettings:
+    """What the gateway is told."""
+    return GatewaySettings(
+        max_body_bytes=int(config.max_body_mib * MIB),
+        canon=CanonSettings(policies=tuple(map(parse_policy, config.canon_policy))),
+        usage=config.usage,
+    )

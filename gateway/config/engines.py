@@ -1,0 +1,103 @@
+"""`engines:` in the configuration file."""
+
+from pathlib import Path
+from typing import Annotated, Literal, TypeAlias
+from urllib.parse import urlsplit
+
+from pydantic import Field, field_validator
+
+from engine_adapters.reuse.profiles import PROFILES
+from gateway.config.base import ConfigModel
+from gateway.config.secret_ref import SecretRef
+
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
+Size = Annotated[float, Field(gt=0, le=1 << 20)]  # GiB
+
+
+class EmbeddedEngine(ConfigModel):
+    """The engine in this process; every key is the option of `kvgate serve` of that name."""
+
+    kind: Literal["embedded"]
+    name: Name = "embedded"
+    model: str | None = None
+    served_model_name: str | None = None
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    kv_cache_gib: Size | None = None
+    host_cache_gib: Annotated[float, Field(ge=0, le=1 << 20)] = 0
+    disk_cache_dir: Path | None = None
+    disk_cache_gib: Size = 8
+    block_size: Annotated[int, Field(ge=1, le=1024)] = 16
+    threads: Annotated[int, Field(ge=1)] | None = None
+    chat_template: Path | None = None
+    control_tokens_in_content: Literal["text", "allow"] = "text"
+    tool_parser: str | None = None
+    trust_remote_code: bool = False
+
+    def client_names(self) -> list[str]:
+        """Model names that the file says."""
+        return [] if self.served_model_name is None else [self.served_model_name]
+
+
+class RemoteEngine(ConfigModel):
+    """What all engines behind HTTP have."""
+
+    name: Name
+    url: str
+    # Names, or what clients say -> the engine's own name; none: as the engine lists them.
+    models: Annotated[list[str] | dict[str, str], Field(default_factory=list)]
+    key: SecretRef | None = None
+    connect_s: Annotated[float, Field(gt=0, le=600)] = 5.0
+    first_byte_s: Annotated[float, Field(gt=0, le=86400)] = 600.0  # a long prompt on a busy engine
+    max_connections: Annotated[int, Field(ge=1, le=65536)] = 1024
+
+    @field_validator("url")
+    @classmethod
+    def _plain_url(cls, url: str) -> str:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError("write http://host:port or https://host")
+        if parts.username is not None or parts.password is not None:
+            raise ValueError("no user or password stands in a URL: use key")
+        if parts.query or parts.fragment:
+            raise ValueError("nothing may stand behind the path")
+        return url
+
+    def client_names(self) -> list[str]:
+        """Model names that the file says."""
+        return list(self.models)
+
+    def names(self) -> dict[str, str]:
+        """What clients say -> the engine's own name; empty: as the engine lists."""
+        return self.models if isinstance(self.models, dict) else {name: name for name in self.models}
+
+
+class SelfHosted(RemoteEngine):
+    """An engine with an adapter of its own."""
+
+    kind: Literal["sglang", "vllm", "llama_cpp"]
+
+
+class OpenAICompatible(RemoteEngine):
+    """Any API in OpenAI's shapes; `profile` says how it names usage."""
+
+    kind: Literal["openai"]
+    profile: str = "openai"
+
+    @field_validator("profile")
+    @classmethod
+    def _known(cls, profile: str) -> str:
+        if profile not in PROFILES:
+            raise ValueError(f"there are {', '.join(sorted(PROFILES))}")
+        return profile
+
+
+class Anthropic(RemoteEngine):
+    """Anthropic's messages API."""
+
+    kind: Literal["anthropic"]
+
+
+EngineConfig: TypeAlias = Annotated[
+    EmbeddedEngine | SelfHosted | OpenAICompatible | Anthropic, Field(discriminator="kind")
+]

@@ -1,0 +1,93 @@
+"""From a file to a checked configuration."""
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import ValidationError
+
+from gateway.config.errors import ConfigError
+from gateway.config.model import Config
+
+_LARGEST = 1 << 20  # bytes
+
+
+class _Loader(yaml.SafeLoader):
+    """Plain values only. A key that stands twice is refused, and nothing is written by reference."""
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.AliasEvent):
+            mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
+            raise yaml.MarkedYAMLError(problem="references (*name) are not taken", problem_mark=mark)
+        return super().compose_node(parent, index)
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: set[Any] = set()
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node, deep=True)
+            if key in seen:
+                raise yaml.MarkedYAMLError(problem=f"{key!r} stands twice", problem_mark=key_node.start_mark)
+            seen.add(key)
+        return super().construct_mapping(node, deep)
+
+
+def load_config(file: Path) -> Config:
+    """The configuration in a YAML file.
+
+    Raises:
+        ConfigError: it cannot be read; each message begins with the key's path, or the place in the file.
+    """
+    return check_config(_parsed(file))
+
+
+def check_config(given: Any) -> Config:
+    """The configuration which a parsed file says; raises ConfigError."""
+    if not isinstance(given, dict):
+        raise ConfigError("the file holds no keys; it begins with engines:")
+    try:
+        return Config.model_validate(given)
+    except ValidationError as error:
+        raise ConfigError(*(_message(each, given) for each in error.errors(include_url=False))) from None
+
+
+def _parsed(file: Path) -> Any:
+    try:
+        text = file.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"{file} cannot be read: {error.strerror}") from error
+    if len(text) > _LARGEST:
+        raise ConfigError(f"{file} is larger than {_LARGEST} bytes")
+    try:
+        return yaml.load(text, _Loader)  # noqa: S506  a SafeLoader
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        place = "" if mark is None else f"line {mark.line + 1}, column {mark.column + 1}: "
+        raise ConfigError(f"{place}{error.problem}") from None
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        raise ConfigError(f"{file} is no YAML: {error}") from None
+
+
+def _message(finding: Any, given: Any) -> str:
+    """`engines[0].url: field required`; what was written there is not repeated, since it may be a secret."""
+    path = _path(finding["loc"], given)
+    if finding["type"] == "extra_forbidden":
+        return f"{path}: there is no such key"
+    if finding["type"] in ("union_tag_invalid", "union_tag_not_found"):
+        kinds = "embedded, sglang, vllm, llama_cpp, openai and anthropic"
+        return f"{path}.kind: missing or unknown; there are {kinds}"
+    text = finding["msg"].removeprefix("Value error, ")
+    return f"{path}: {text[:1].lower()}{text[1:]}" if path else text
+
+
+def _path(location: tuple[str | int, ...], given: Any) -> str:
+    """Without the names of a union's members, which are not in the file."""
+    path, node = "", given
+    for index, step in enumerate(location):
+        last = index == len(location) - 1
+        if isinstance(step, int) and isinstance(node, list):
+            path, node = f"{path}[{step}]", node[step] if step < len(node) else None
+        elif isinstance(node, dict) and (step in node or last):
+            path, node = (f"{path}.{step}" if path else str(step)), node.get(step)
+        elif last and isinstance(node, dict):
+            path = f"{path}.{step}"
+    return path

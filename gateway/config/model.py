@@ -1,0 +1,51 @@
+"""The whole file."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from canon.errors import PolicyError
+from gateway.canonical.policies import parse_policy
+from gateway.config.base import ConfigModel
+from gateway.config.engines import EmbeddedEngine, EngineConfig, RemoteEngine
+
+
+class Config(ConfigModel):
+    """Engines, and what is done to requests on their way to them."""
+
+    engines: Annotated[list[EngineConfig], Field(min_length=1)]
+    canon_policy: Annotated[list[str], Field(default_factory=list)]  # as --canon-policy
+    usage: Literal["standard", "full"] = "standard"  # full: `usage.kvgate` in every answer
+    max_body_mib: Annotated[float, Field(gt=0, le=1 << 20)] = 16
+
+    @field_validator("canon_policy")
+    @classmethod
+    def _policies(cls, given: list[str]) -> list[str]:
+        for text in given:
+            try:
+                parse_policy(text)
+            except PolicyError as error:
+                raise ValueError(str(error)) from error
+        return given
+
+    @model_validator(mode="after")
+    def _told_apart(self) -> "Config":
+        names = [engine.name for engine in self.engines]
+        models = [name for engine in self.engines for name in engine.client_names()]
+        for what, given in (("engines", names), ("models", models)):
+            twice = sorted({name for name in given if given.count(name) > 1})
+            if twice:
+                raise ValueError(f"two {what} are called {twice[0]!r}")
+        if sum(isinstance(engine, EmbeddedEngine) for engine in self.engines) > 1:
+            raise ValueError("only one engine can be embedded")
+        return self
+
+    @property
+    def embedded(self) -> EmbeddedEngine | None:
+        """The engine in this process, where there is one."""
+        return next((each for each in self.engines if isinstance(each, EmbeddedEngine)), None)
+
+    @property
+    def remotes(self) -> list[tuple[int, RemoteEngine]]:
+        """Engines behind HTTP, each with its place in the file."""
+        return [(i, each) for i, each in enumerate(self.engines) if isinstance(each, RemoteEngine)]

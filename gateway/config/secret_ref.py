@@ -1,0 +1,48 @@
+"""Keys of engines: where they are, never what they are."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, model_validator
+
+from gateway.config.base import ConfigModel
+from gateway.config.errors import ConfigError
+
+
+class SecretRef(ConfigModel):
+    """`{env: NAME}` or `{file: PATH}`."""
+
+    env: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")] | None = None
+    file: Path | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _never_inline(cls, given: object) -> object:
+        if isinstance(given, str):
+            raise ValueError("a key does not stand in the file: write {env: NAME} or {file: PATH}")  # noqa: TRY004
+        return given
+
+    @model_validator(mode="after")
+    def _one_place(self) -> "SecretRef":
+        if (self.env is None) == (self.file is None):
+            raise ValueError("write either env or file")
+        return self
+
+    def read(self, path: str, environ: Mapping[str, str]) -> str:
+        """The secret, white space at its ends aside; raises ConfigError, which names `path`."""
+        if self.file is None:
+            found = environ.get(self.env or "", "").strip()
+            place = f"the environment has no {self.env}"
+        else:
+            try:
+                found = self.file.read_text("utf-8").strip()
+            except (OSError, UnicodeDecodeError) as error:
+                why = error.strerror if isinstance(error, OSError) else "it is no text"
+                raise ConfigError(f"{path}.file: {self.file} cannot be read: {why}") from error
+            place = f"{self.file} is empty"
+        if not found:
+            raise ConfigError(f"{path}: {place}")
+        if not found.isascii() or not found.isprintable():
+            raise ConfigError(f"{path}: what is there has characters that no header can carry")
+        return found

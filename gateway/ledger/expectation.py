@@ -1,0 +1,47 @@
+"""What was expected of a request before it went to its engine, and who expects it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine_adapters.base import ReuseReport
+from gateway.ledger.row import Divergence, GapCause
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """None: nothing is known."""
+
+    predicted: int | None = None  # prompt tokens that the engine should reuse
+    saved: int | None = None  # of them those that edits of canon made reusable, estimated
+    divergence: Divergence | None = None  # where the prompt left the nearest earlier one
+    token: object | None = None  # the predictor's own, to find the request again
+
+
+NOTHING_EXPECTED = Expectation()
+
+
+@dataclass(frozen=True, slots=True)
+class SentRequest:
+    """One request as it goes to its engine."""
+
+    engine: str  # its name
+    scope: str  # tenant and model: within what prefixes can be shared
+    came: Mapping[str, Any]  # the body as the client sent it
+    sent: Mapping[str, Any]  # the body that goes on
+    size: int  # bytes
+    block_size: int | None = None  # tokens; None: not known
+    tokens: NDArray[np.int32] | None = None  # shape [prompt tokens]; None: the engine makes them itself
+
+
+class Predictor(Protocol):
+    """Expects reuse from what each engine was sent before. Methods may be called from any thread and never raise."""
+
+    def expect(self, request: SentRequest) -> Expectation:
+        """What of this request its engine should have; it counts as sent from now on. Takes as long as hashing it."""
+
+    def cause(self, expected: Expectation, reuse: ReuseReport) -> GapCause | None:
+        """Why less was reused than expected; None: no less was, or that is not known. Called when it has ended."""

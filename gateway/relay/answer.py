@@ -1,0 +1,108 @@
+"""One relayed answer: its bytes to the client as they come, its account to the record."""
+
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from functools import partial
+
+from starlette.types import Send
+
+from engine_adapters.errors import EngineFailureError
+from engine_adapters.remote.relay import Account, RelayedAnswer, Route
+from gateway.errors import StreamAbortedError
+from gateway.jobs import JobContext
+from gateway.relay.errors import from_answer
+from gateway.relay.recorder import RelayRecorder
+from gateway.relay.remote import Remote
+from gateway.relay.request import Outgoing, outgoing
+from gateway.transport.answer import send_bytes
+from gateway.transport.incoming import Incoming
+from gateway.transport.keepalive import kept_alive
+from gateway.transport.record import RequestRecord
+from gateway.transport.sse import EventStream
+
+_OURS = frozenset({"x-request-id"})  # the answer has one of its own
+
+
+class RelayedRoute:
+    """Answers of one route by engines behind HTTP."""
+
+    def __init__(self, route: Route, context: JobContext) -> None:
+        self._route = route
+        self._context = context
+        self._settings = context.settings
+
+    async def answer(
+        self, incoming: Incoming, remote: Remote, send: Send, stream: EventStream, record: RequestRecord
+    ) -> Callable[[], Awaitable[None]]:
+        """All but the last bytes, which the result writes; raises ApiError or EngineError."""
+        sent = await outgoing(incoming, self._route, remote, self._context, record)
+        async with AsyncExitStack() as stack:
+            if sent.request.stream:
+                await stack.enter_async_context(kept_alive(stream, self._settings.keepalive_s))
+            answer = await stack.enter_async_context(remote.engine.relay(sent.request, sent.rewrites))
+            try:
+                return await self._pass(answer, sent, send, stream, record)
+            finally:
+                _note(answer.account, record)
+
+    async def _pass(
+        self, answer: RelayedAnswer, sent: Outgoing, send: Send, stream: EventStream, record: RequestRecord
+    ) -> Callable[[], Awaitable[None]]:
+        headers = {name: value for name, value in answer.headers.items() if name not in _OURS}
+        if answer.status >= 400:
+            raise from_answer(answer.status, await _whole(answer), headers)
+        streams = "event-stream" in answer.content_type
+        recorder = None if sent.recording is None else RelayRecorder(sent.recording, stream=streams)
+        if streams:
+            stream.add_headers(headers)
+            await self._stream(answer, recorder, stream, record)
+            return partial(stream.finish, b"")
+        body = await _whole(answer)
+        if recorder is not None:
+            recorder.add(body)
+            await self._keep(recorder)
+        if stream.started:
+            raise EngineFailureError("The engine answered a request for a stream with something else.")
+        headers["content-type"] = answer.content_type
+        return partial(send_bytes, send, body, status=answer.status, headers=headers)
+
+    async def _stream(
+        self,
+        answer: RelayedAnswer,
+        recorder: RelayRecorder | None,
+        stream: EventStream,
+        record: RequestRecord,
+    ) -> None:
+        account = answer.account
+        async for chunk in answer.chunks():
+            if record.ttft_s is None and account.first_token_at is not None:
+                record.saw_first_event()
+            if recorder is not None:
+                recorder.add(chunk)
+                if account.ended:
+                    # Before the client sees the end: its next turn may come right behind it.
+                    await self._keep(recorder)
+                    recorder = None
+            await stream.write(chunk)
+        if account.error is not None:
+            # The client was told by an event of the engine's own.
+            raise StreamAbortedError
+        if not account.ended and account.finish is None:
+            raise EngineFailureError("The engine's stream ended before the answer was finished.")
+
+    async def _keep(self, recorder: RelayRecorder) -> None:
+        await self._context.threads.canonicalize(recorder.size, recorder.keep)
+
+
+async def _whole(answer: RelayedAnswer) -> bytes:
+    return b"".join([chunk async for chunk in answer.chunks()])
+
+
+def _note(account: Account, record: RequestRecord) -> None:
+    reuse = account.reuse
+    record.reuse = reuse
+    record.prompt_tokens = reuse.prompt
+    record.cached_tokens = reuse.reused if reuse.status == "reported" else None
+    record.completion_tokens = account.completion_tokens
+    record.finish = account.finish
+    record.error = account.error

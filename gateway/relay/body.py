@@ -1,0 +1,29 @@
+"""What the gateway reads of a body that goes on to another engine; all the rest is for that engine to judge."""
+
+from gateway.settings import GatewaySettings
+from gateway.wire.extension import KvgateFields, check_extension
+from gateway.wire.validation import WireModel
+
+
+class StreamOptions(WireModel):
+    """How a stream is written."""
+
+    include_usage: bool | None = None
+
+
+class RelayedBody(WireModel):
+    """Fields that are acted upon here."""
+
+    model: str
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    kvgate: KvgateFields | None = None
+
+    @property
+    def asks_usage(self) -> bool:
+        """Whether the client wants usage in a stream."""
+        return self.stream_options is not None and bool(self.stream_options.include_usage)
+
+    def check(self, settings: GatewaySettings) -> None:
+        """Raises ApiError 400 for what contradicts the operator's limits."""
+        check_extension(self.kvgate, settings)

@@ -1,0 +1,89 @@
+"""From a body to what goes to another engine: checked, canonical, with what must be told on the way back."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import orjson
+
+from engine_adapters.remote.relay import RelayRequest, Rewrites, Route
+from gateway.canonical.recorder import Recording
+from gateway.jobs import JobContext, canonical, expect, memory_scope, usage_facts
+from gateway.ledger.expectation import SentRequest
+from gateway.relay.body import RelayedBody
+from gateway.relay.errors import from_event
+from gateway.relay.remote import Remote
+from gateway.relay.usage import usage_rewrite
+from gateway.transport.incoming import Incoming
+from gateway.transport.record import RequestRecord
+from gateway.wire.extension import without_extension
+from gateway.wire.usage import HEADER
+from gateway.wire.validation import validate
+
+_PASSED_ON = ("traceparent", "tracestate")
+_PASSED_ON_TO_MESSAGES = ("anthropic-version", "anthropic-beta")
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """One request as it goes on."""
+
+    request: RelayRequest
+    rewrites: Rewrites
+    recording: Recording | None  # where its answer is to be remembered
+
+
+async def outgoing(
+    incoming: Incoming, route: Route, remote: Remote, context: JobContext, record: RequestRecord
+) -> Outgoing:
+    """The request for `remote`; raises ApiError for what is wrong with it here."""
+    wanted = validate(RelayedBody, incoming.body)
+    record.model, record.stream = wanted.model[:200], bool(wanted.stream)
+    record.engine, record.block_size = remote.name, remote.block_size
+    wanted.check(context.settings)
+    incoming = await context.threads.parse(incoming.size, partial(without_extension, incoming))
+    body, raw, recording = await _canonical(incoming, route, wanted.model, context, record)
+    scope = memory_scope(wanted.model)
+    sent = SentRequest(remote.name, scope, incoming.body, body, incoming.size, remote.block_size)
+    await expect(sent, context, record)
+    facts = usage_facts(incoming, context, record)
+    request = RelayRequest(
+        request_id=record.id,
+        route=route,
+        body=raw,
+        stream=bool(wanted.stream),
+        model=remote.models.get(wanted.model, wanted.model),
+        asks_usage=wanted.asks_usage or incoming.header(HEADER) == "full",
+        headers=_headers(incoming, route, record),
+        parsed=body,
+    )
+    rewrites = Rewrites(usage_rewrite(facts), _error_event(route))
+    return Outgoing(request, rewrites, recording)
+
+
+async def _canonical(
+    incoming: Incoming, route: Route, model: str, context: JobContext, record: RequestRecord
+) -> tuple[Mapping[str, Any], bytes, Recording | None]:
+    """The body that goes on, with its bytes."""
+    if route == "embeddings":
+        return incoming.body, incoming.raw, None
+    sent = await canonical(incoming, route, model, context, record)
+    raw = sent.raw
+    if raw is None:
+        raw = await context.threads.parse(incoming.size, partial(orjson.dumps, sent.body))
+    return sent.body, raw, sent.recording
+
+
+def _headers(incoming: Incoming, route: Route, record: RequestRecord) -> dict[str, str]:
+    names = _PASSED_ON + (_PASSED_ON_TO_MESSAGES if route == "messages" else ())
+    given = {name: value for name in names if (value := incoming.header(name)) is not None}
+    return {"x-request-id": record.id, **given}
+
+
+def _error_event(route: Route) -> Any:
+    def rewrite(payload: dict[str, Any]) -> Mapping[str, Any]:
+        body = from_event(payload).body()
+        return {"type": "error", **body} if route == "messages" else body
+
+    return rewrite

@@ -1,0 +1,75 @@
+"""A real gateway over engines behind HTTP, on a thread with a loop of its own."""
+
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import httpx
+import openai
+import uvicorn
+
+from gateway.app import create_app_over
+from gateway.ledger.row import LedgerRow
+from gateway.listener import listen, url_of
+from gateway.relay.remote import Remote
+from gateway.serve import server_config
+from gateway.served import Backend, Served
+from gateway.settings import GatewaySettings
+from tests.gateway.scripted_engine import wait_until
+
+
+@dataclass(slots=True)
+class Rows:
+    """A ledger that tests read."""
+
+    kept: list[LedgerRow] = field(default_factory=list)
+
+    def put(self, row: LedgerRow) -> None:
+        self.kept.append(row)
+
+    def one(self) -> LedgerRow:
+        """The only row; waits for it, since it is put when the answer has ended."""
+        wait_until(lambda: self.kept, "a row")
+        (row,) = self.kept
+        return row
+
+    def last(self, count: int) -> LedgerRow:
+        wait_until(lambda: len(self.kept) >= count, f"{count} rows")
+        return self.kept[count - 1]
+
+
+@dataclass(slots=True)
+class Relaying:
+    url: str
+    port: int
+    served: Served
+    rows: Rows
+    http: httpx.Client
+
+    @property
+    def sdk(self) -> openai.OpenAI:
+        return openai.OpenAI(base_url=f"{self.url}/v1", api_key="none", max_retries=0)
+
+
+@contextmanager
+def relaying(
+    remotes: Sequence[Remote], settings: GatewaySettings | None = None, backend: Backend | None = None
+) -> Iterator[Relaying]:
+    served, rows = Served(backend, remotes=remotes, embedded=False), Rows()
+    listener = listen("127.0.0.1", 0)
+    app = create_app_over(served, settings, ledger=rows)
+    server = uvicorn.Server(server_config(app, grace_s=1))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+    url = url_of(listener)
+    thread.start()
+    try:
+        while not server.started:
+            time.sleep(0.005)
+        with httpx.Client(base_url=url, timeout=60) as http:
+            wait_until(lambda: all(remote.asked.is_set() for remote in remotes), "all engines were asked")
+            yield Relaying(url, int(url.rsplit(":", 1)[1]), served, rows, http)
+    finally:
+        server.should_exit = True
+        thread.join()
