@@ -230,13 +230,21 @@ class PrefixCache:
         What leases pin is never matched again and is freed when they are released.
         """
         with self._lock:
-            freed = self._forget(self._index.leaves(scope))
-            self._index.detach(scope)
-            self._policy.purged(scope)
-            self._compactor.forget()
-            self._in_flight.withdraw_scope(scope)
-            self._version += 1
-            return freed
+            return self._purge(scope)
+
+    def purge_all(self) -> int:
+        """The same for every scope."""
+        with self._lock:
+            return sum(self._purge(root.scope) for root in self._index.roots())
+
+    def _purge(self, scope: str) -> int:
+        freed = self._forget(self._index.leaves(scope))
+        self._index.detach(scope)
+        self._policy.purged(scope)
+        self._compactor.forget()
+        self._in_flight.withdraw_scope(scope)
+        self._version += 1
+        return freed
 
     def stats(self) -> CacheStats:
         """Where the blocks are now, and what happened since the start."""

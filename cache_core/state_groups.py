@@ -59,6 +59,6 @@ class DeviceStates(Protocol):
         """Room for the row behind `tokens`."""
         ...
 
-    def forget(self, scope: str) -> int:
-        """Drop a scope's rows at once, and whatever is landing of it; says how many there were."""
+    def forget(self, scope: str | None) -> int:
+        """Drop a scope's rows (None: all) at once, and whatever is landing of it; says how many there were."""
         ...

@@ -111,9 +111,9 @@ class Backup:
         except Full:
             log.debug("more prefixes wait to be copied than are looked at")
 
-    def forget(self, scope: str) -> None:
-        """Nothing is remembered of a scope's prompts."""
-        if self._last[0] == scope:
+    def forget(self, scope: str | None) -> None:
+        """Nothing is remembered of a scope's prompts; None: of any's."""
+        if scope is None or self._last[0] == scope:
             self._last = _NOTHING
 
     def close(self, timeout: float) -> None:

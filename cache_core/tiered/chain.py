@@ -84,6 +84,11 @@ class ScopeChains:
         salt = digest_of(_SALT, [self._identity.salt, scope])
         return replace(self._identity, salt=salt).digest
 
+    def replace(self, identity: CacheIdentity) -> None:
+        """From here on everything is filed under another identity, which has the same block size."""
+        self._identity = identity
+        self._digest_of.cache_clear()
+
     def prompt(self, scope: str, tokens: Tokens, breathe: Callable[[], object] = lambda: None) -> PromptChain:
         """A prompt's chain, with what is remembered of it."""
         identity = self.digest(scope)

@@ -79,10 +79,10 @@ class Fetches:
             fetches = (fetch for fetch in self._running if isinstance(fetch, Fetch))
             return next((fetch for fetch in fetches if fetch.lease is lease), None)
 
-    def forget(self, identity: bytes) -> None:
-        """Give up all that belongs to a scope."""
+    def forget(self, identity: bytes | None) -> None:
+        """Give up all that belongs to a scope; None: to any."""
         with self._changed:
-            ours = [one for one in self._running if one.identity == identity]
+            ours = [one for one in self._running if identity is None or one.identity == identity]
         for one in ours:
             one.give_up()
 

@@ -17,17 +17,20 @@ class Purges:
         self._changed = Condition()
         self._numbers: Counter[bytes] = Counter()
         self._under_way: Counter[bytes] = Counter()
+        self._all = 0  # changes that every scope's number counts
+        self._all_under_way = 0
         self._storing: Counter[tuple[bytes, str]] = Counter()
 
     @property
     def idle(self) -> bool:
         """Whether no purge goes on."""
-        return not self._under_way
+        return not self._under_way and not self._all_under_way
 
     def number(self, identity: bytes) -> int | None:
         """Of its last purge; None: one goes on now, so nothing of it should be touched."""
         with self._changed:
-            return None if self._under_way[identity] else self._numbers[identity]
+            under_way = self._all_under_way or self._under_way[identity]
+            return None if under_way else self._numbers[identity] + self._all
 
     @contextmanager
     def storing(self, identity: bytes, number: int, tier: str = "") -> Iterator[bool]:
@@ -37,7 +40,7 @@ class Purges:
         """
         key = identity, tier
         with self._changed:
-            allowed = self._numbers[identity] == number
+            allowed = not self._all_under_way and self._numbers[identity] + self._all == number
             self._storing[key] += allowed
         try:
             yield allowed
@@ -53,6 +56,21 @@ class Purges:
         with self._changed:
             self._numbers[identity] += 1
             self._under_way[identity] += 1
+
+    @contextmanager
+    def everything(self) -> Iterator[None]:
+        """Around a change after which nothing that was found before may be stored or loaded, whatever its scope.
+
+        What is being stored goes on, as what it was.
+        """
+        with self._changed:
+            self._all += 1
+            self._all_under_way += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._all_under_way -= 1
 
     def wait_stored(self, identity: bytes, tier: str) -> None:
         """Wait until what was being stored in a tier before `begin` is stored."""

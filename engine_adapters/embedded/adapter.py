@@ -2,6 +2,8 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,9 +11,11 @@ from tokenizers import Tokenizer
 
 from cache_core import BlockPool, PrefixCache
 from cache_core.flat_record import flat_record
+from cache_core.identity import CacheIdentity
 from cache_core.metrics import RecordingObserver
 from cache_core.tiered import Sweeper, TieredCache
 from cache_core.tiers.errors import PurgeFailedError
+from cache_core.weights import UpdateEpoch
 from engine_adapters.base import (
     Capabilities,
     EngineAdapter,
@@ -24,7 +28,7 @@ from engine_adapters.base import (
     Usage,
 )
 from engine_adapters.embedded.choice import Choice
-from engine_adapters.embedded.cold_tiers import open_cold_tiers
+from engine_adapters.embedded.cold_tiers import identity, open_cold_tiers
 from engine_adapters.embedded.config import EmbeddedConfig
 from engine_adapters.embedded.engine import Engine
 from engine_adapters.embedded.inbox import Inbox
@@ -33,6 +37,7 @@ from engine_adapters.embedded.model_family import ModelFamily
 from engine_adapters.embedded.model_runner import ModelRunner
 from engine_adapters.embedded.models import ModelFolder, resolve_model
 from engine_adapters.embedded.models.chat_template import chat_template_text
+from engine_adapters.embedded.models.checkpoint import check_checkpoint
 from engine_adapters.embedded.models.progress import stage
 from engine_adapters.embedded.preparations import check_device, no_progress_bars
 from engine_adapters.embedded.request_grammar import RequestGrammars
@@ -59,6 +64,7 @@ class EmbeddedAdapter(EngineAdapter):
     ) -> None:
         self.folder = folder
         self.runner = runner
+        self._config = config
         self.pool = BlockPool(runner.num_blocks, config.block_size)
         self.observer = RecordingObserver()
         self.cache = PrefixCache(self.pool, copy_blocks=runner.kv.copy_blocks, observer=self.observer)
@@ -204,6 +210,52 @@ class EmbeddedAdapter(EngineAdapter):
         finally:
             if self.states is not None and self.tiers is None:  # else those have
                 self.states.store.flush(scope)
+
+    async def reload_weights(self, folder: Path) -> None:
+        """Go on with the weights of another folder, a checkpoint of the same architecture.
+
+        Requests under way keep the tokens they have and begin again with their prompts. Nothing computed with the old
+        weights is reused any more; what other servers or earlier starts computed with the new ones is.
+
+        Raises:
+            EngineError: the folder has no such weights, and nothing was changed; or the engine has stopped.
+        """
+        await asyncio.to_thread(self._reload, folder)
+
+    def _reload(self, folder: Path) -> None:
+        check_checkpoint(folder, trust_remote_code=self._config.trust_remote_code)
+        try:
+            other = self.runner.other_weights(folder, self._config.trust_remote_code)
+            key = identity(self._config, replace(self.folder, path=folder), self.runner)
+        except (OSError, ValueError) as error:
+            raise EngineFailureError(f"The weights in {folder} cannot be loaded: {error}") from error
+        self._change(lambda: self.runner.take_weights(other), key)
+        self.folder = replace(self.folder, path=folder)
+
+    async def change_weights(self, change: Callable[[], None], epoch: bytes | None = None) -> None:
+        """Let `change` alter the model's weights in place, on the engine's thread while nothing computes.
+
+        `epoch` names the new state where its origin can, a training step's id for example; without one it is a state
+        that never was before. Requests under way and the cache: as in `reload_weights`.
+
+        Raises:
+            EngineError: the engine has stopped.
+        """
+        key = identity(self._config, self.folder, self.runner)
+        changed = UpdateEpoch(key.weights_digest).changed(epoch)
+        await asyncio.to_thread(self._change, change, replace(key, update_epoch=changed))
+
+    def _change(self, change: Callable[[], None], key: CacheIdentity) -> None:
+        def do() -> None:
+            if self.tiers is not None:
+                self.tiers.identify(key, change)
+                return
+            change()
+            self.cache.purge_all()
+            if self.states is not None:
+                self.states.store.flush()
+
+        self.engine.between_steps(do).result()
 
     async def aclose(self) -> None:
         await asyncio.to_thread(self._close)

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping
 from collections.abc import Sequence as Many
+from concurrent.futures import Future
 
 import numpy as np
 from numpy.typing import NDArray
@@ -166,6 +167,32 @@ class Engine:
         }
         snapshots = {} if self._states is None else _snapshot_counters(self._states.store)
         return since_start | now | snapshots
+
+    def between_steps(self, change: Callable[[], None]) -> "Future[None]":
+        """Do `change` on the engine's thread while nothing computes; requests under way then begin again.
+
+        The tokens they have are kept. `change` must leave the cache without anything from before. The future ends when
+        it is done, with what it raised, or with EngineNotReadyError where the engine has stopped.
+        """
+        done: Future[None] = Future()
+
+        def do() -> None:
+            if self._stopping:
+                done.set_exception(EngineNotReadyError("The engine was stopped."))
+                return
+            self._loop.scheduler.restart()
+            try:
+                change()
+            except Exception as error:  # noqa: BLE001  whoever asked is told
+                done.set_exception(error)
+            else:
+                done.set_result(None)
+
+        with self._gate:
+            if not self.alive:
+                raise EngineNotReadyError("The engine is not running.")
+            self._commands.put(do)
+        return done
 
     def wake(self) -> None:
         """Something that requests wait for has changed."""

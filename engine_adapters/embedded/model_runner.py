@@ -35,6 +35,7 @@ from engine_adapters.embedded.native import load_native
 from engine_adapters.embedded.state.hybrid_model import HybridModel
 from engine_adapters.embedded.state.layout import StateLayout
 from engine_adapters.embedded.state.probe import probe_state
+from engine_adapters.embedded.unsupported import UnsupportedModelError
 
 __all__ = ["ModelRunner", "Segment"]
 
@@ -156,6 +157,30 @@ class ModelRunner:
             return self._hybrid.forward_all(segment, self.backend)
         return self._run([segment], np.arange(segment.size))
 
+    def other_weights(self, folder: Path, trust_remote_code: bool = False) -> torch.nn.Module:
+        """The model of another folder, in main memory, for `take_weights`. Raises OSError or ValueError."""
+        dtype = next(self._model.parameters()).dtype
+        cpu = torch.device("cpu")
+        return load_model(folder, device=cpu, dtype=dtype, trust_remote_code=trust_remote_code)
+
+    @torch.inference_mode()
+    def take_weights(self, other: torch.nn.Module) -> None:
+        """Overwrite this model's weights in place with those of another of the same architecture.
+
+        KV computed before is worth nothing afterwards.
+
+        Raises:
+            UnsupportedModelError: it has other weights by name, shape or kind of number; nothing was changed.
+        """
+        ours, theirs = self._model.state_dict(), other.state_dict()
+        odd = [name for name in ours.keys() | theirs.keys() if not _alike(ours.get(name), theirs.get(name))]
+        if odd:
+            raise UnsupportedModelError(
+                f"these weights do not fit the loaded model: {', '.join(sorted(odd)[:3])}"
+            )
+        for name, weight in ours.items():
+            weight.copy_(theirs[name])
+
     def warm_up(self) -> None:
         """Run a few tokens so that the first request finds everything built. Overwrites block 0."""
         size = min(4, self.block_size)
@@ -176,6 +201,10 @@ class ModelRunner:
                 **extra,
             ).logits[0]
         return (logits if self._keeps else logits[rows]).float()
+
+
+def _alike(one: torch.Tensor | None, other: torch.Tensor | None) -> bool:
+    return one is not None and other is not None and one.shape == other.shape and one.dtype == other.dtype
 
 
 def _snapshot_bytes(state: StateLayout | None, kv_bytes: int) -> int:

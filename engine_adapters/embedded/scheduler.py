@@ -126,6 +126,17 @@ class Scheduler:
         self._below.left(sequence)
         self._release(sequence, hints)
 
+    def restart(self) -> None:
+        """Send everything back to the queue as if nothing of it had been computed: the cache is about to forget."""
+        for sequence in list(self.running):
+            self._preempt(sequence)
+        for sequence in self.waiting:
+            self._below.left(sequence)
+            sequence.waits_for = sequence.follows = None
+            sequence.looks = sequence.missed = sequence.covered = 0
+            sequence.reused = sequence.matched = None
+        self._expected.clear()
+
     def plan(self) -> Plan:
         """Choose the next step. Every chunk's blocks are allocated when this returns."""
         plan = Plan()

@@ -47,7 +47,7 @@ class SnapshotsOnDevice(DeviceStates):
         flushes = self._store.flushes
         return _Landing(tokens.copy(), scope, self.rows.empty(len(tokens)), flushes, self._store, self.rows)
 
-    def forget(self, scope: str) -> int:
+    def forget(self, scope: str | None) -> int:
         return self._store.flush(scope)
 
     def _fits(self, snapshot: Snapshot) -> bool:
