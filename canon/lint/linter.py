@@ -10,7 +10,8 @@ from canon.lint.causes import Cause, Evidence, cause_of
 from canon.lint.history import History
 from canon.lint.prefix_model import UNIT, Encode, PrefixModel
 from canon.lint.report import LintReport, RuleGain
-from canon.lint.segments import Segment, dump, segments_of
+from canon.lint.segments import Segment, segments_of
+from canon.lint.switches import switch_cause, switches_of
 from canon.memory import ConversationMemory
 from canon.policy import RULES, Policy
 from canon.requests.paths import path_text
@@ -22,10 +23,6 @@ _FINDINGS = 2_000  # different ones that are kept; the cheapest go
 # Rules that bring two forms of one thing together, so that both sides have the same afterwards.
 _ONE_FORM = ("newlines", "unicode", "whitespace", "json_parts", "schema_keywords", "tool_order")
 _MEMORY_RULE = "conversation_memory"
-_SALT = Cause("cache_salt", "another cache salt", "one salt for all requests of a tenant")
-_SWITCH = Cause(
-    "template_switch", "template switches differ", "the same switches in every request of a conversation"
-)
 _DETAILS = {
     "changed": "{where} differs from the request before it",
     "inserted": "{where} has text that the request before it had not",
@@ -35,10 +32,6 @@ _DETAILS = {
     "properties reordered": "{where} has its properties in another order",
     "moved": "a block at {where} stands in another place now",
 }
-
-# Fields that are no text of the prompt but decide what it becomes.
-_SALTS = ("cache_salt", "extra_key")
-_TEMPLATE_SWITCHES = ("chat_template_kwargs", "chat_template", "reasoning_effort", "documents")
 
 
 def utf8(text: str) -> bytes:
@@ -96,7 +89,7 @@ class Linter:
         for stage in self._stages:
             self._replay(stage, body, segments, scope, response)
         self._explain(body, segments, edits)
-        self._history.add([*segments, *_switches(body)])
+        self._history.add([*segments, *switches_of(body)])
 
     def report(self) -> LintReport:
         """What was found so far."""
@@ -132,7 +125,7 @@ class Linter:
             before = stage.reused
 
     def _explain(self, body: Any, segments: list[Segment], edits: Sequence[Edit]) -> None:
-        new = [*segments, *_switches(body)]
+        new = [*segments, *switches_of(body)]
         old = self._history.like(new)
         if old is None:
             return
@@ -158,7 +151,7 @@ class Linter:
         if piece is None or (was is not None and now is not None and was.text == now.text):
             return
         shared = sum(len(self._encode(piece.text)) for piece in _shared(old, new))
-        cause = _SALT if piece.path[0] in _SALTS else _SWITCH
+        cause = switch_cause(piece)
         before, after = (side.text if side is not None else "" for side in (was, now))
         if shared:
             self._count(body, Divergence("changed", piece, 0, before, after, was, shared), cause)
@@ -222,14 +215,6 @@ def _label(one: Divergence) -> str:
         return ""
     begin = one.segment.text.rfind("\n", max(0, one.offset - 40), one.offset) + 1
     return one.segment.text[max(begin, one.offset - 40) : one.offset]
-
-
-def _switches(body: Any) -> list[Segment]:
-    """What is no text of the prompt but decides what becomes of it."""
-    if not isinstance(body, dict):
-        return []
-    names = [name for name in (*_SALTS, *_TEMPLATE_SWITCHES) if body.get(name) is not None]
-    return [Segment((name,), "switch", "other", dump(body[name])) for name in names]
 
 
 def _shared(old: list[Segment], new: list[Segment]) -> list[Segment]:

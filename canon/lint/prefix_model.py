@@ -56,11 +56,19 @@ class PrefixModel:
         twin._new, twin._old, twin._ends = set(self._new), set(self._old), dict(self._ends)
         return twin
 
-    def replay(self, segments: Iterable[Segment]) -> Replayed:
-        """How much of a prompt was there before; then it is there."""
-        end, reused, matching = _End(b"", b"", 0), 0, True
-        for segment in segments:
-            data = self._encode(f"<|{segment.role}|>{segment.text}")
+    def replay(self, segments: Iterable[Segment], seed: bytes = b"") -> Replayed:
+        """How much of a prompt was there before; then it is there. As `replay_encoded`."""
+        return self.replay_encoded(
+            (self._encode(f"<|{segment.role}|>{segment.text}") for segment in segments), seed
+        )
+
+    def replay_encoded(self, pieces: Iterable[bytes], seed: bytes = b"") -> Replayed:
+        """The same of a prompt that is bytes already, `UNIT` a token; pieces that come again cost least.
+
+        Prompts share nothing with those of another `seed`, of 64 bytes at most.
+        """
+        end, reused, matching = _End(seed, b"", 0), 0, True
+        for data in pieces:
             end, found = self._extend(end, data, matching)
             matching = matching and found == end.blocks
             reused = max(reused, found)
@@ -90,11 +98,11 @@ class PrefixModel:
         for index in range(whole):
             block = stream[index * width : (index + 1) * width]
             chain = blake2b(block, digest_size=12, key=chain).digest()
-            if matching and (chain in self._new or chain in self._old):
-                found += 1
-            else:
-                matching = False
-                self._add(chain)
+            known = chain in self._new or chain in self._old
+            matching = matching and known
+            found += matching
+            if chain not in self._new:
+                self._add(chain)  # what is used goes on to be remembered
         return _End(chain, stream[whole * width :], start.blocks + whole), found
 
     def _add(self, chain: bytes) -> None:

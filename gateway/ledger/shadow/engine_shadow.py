@@ -1,0 +1,197 @@
+"""One engine's shadow: the prefixes it was sent, by text, by salt and by switches of the template."""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from canon.lint.linter import utf8
+from canon.lint.prefix_model import UNIT, PrefixModel, Replayed
+from canon.lint.segments import Segment, segments_of
+from canon.lint.switches import SALTS, switches_of
+from engine_adapters.base import ReuseReport
+from gateway.canonical.gain import GainCounter
+from gateway.ledger.expectation import NOTHING_EXPECTED, Expectation, SentRequest
+from gateway.ledger.row import Divergence
+from gateway.ledger.shadow.divergence import first_divergence, switch_divergence
+from gateway.ledger.shadow.gap import Sent
+from gateway.ledger.shadow.prompt_tree import Nearest, PromptTree
+
+_GUESS = 16  # tokens a block where the engine does not say
+_PIECE = 1024 * UNIT  # bytes of ids that are looked up at once
+_RUNNING = 10_000  # requests whose end was not told; the oldest are taken to have ended
+_SCOPES = 1_000  # of which it is known how many tokens four bytes are
+_NEW = 0.2  # weight of a new prompt in that
+
+
+@dataclass(frozen=True, slots=True)
+class ShadowSettings:
+    """Bounds of the shadow of one engine."""
+
+    blocks: int = 100_000  # hashes in each of two generations, some 20 MB; up to five such sets, by need
+    prompt_bytes: int = (
+        32 << 20
+    )  # of prompts' text, to tell where one leaves another; 0: divergences are not told
+    capacity_tokens: Mapping[str, int] = field(
+        default_factory=dict
+    )  # an engine's KV: what is past it is forgotten
+
+
+class EngineShadow:
+    """What one engine was sent. Safe from any thread."""
+
+    def __init__(self, settings: ShadowSettings, block_size: int | None, capacity: int | None = None) -> None:
+        self._block = block_size or _GUESS
+        self.block_size = block_size
+        blocks = settings.blocks if capacity is None else max(1, capacity // self._block // 2)
+        self._text = PrefixModel(utf8, self._block, blocks)
+        self._salted: PrefixModel | None = None  # forks of it, from the first request on that needs them
+        self._switched: PrefixModel | None = None
+        self._gain: GainCounter | None = None
+        self._tree = PromptTree(settings.prompt_bytes) if settings.prompt_bytes else None
+        self._ratios: OrderedDict[str, float] = OrderedDict()  # real tokens to estimated ones
+        self._running: OrderedDict[int, None] = OrderedDict()
+        self._number = 0
+        self._lock = threading.Lock()
+
+    def fork_text(self) -> PrefixModel:
+        """A model that has seen the same texts."""
+        with self._lock:
+            return self._text.fork()
+
+    def expect(
+        self, request: SentRequest, elsewhere: PrefixModel | None, shared: threading.Lock
+    ) -> Expectation:
+        """What the engine should have of `request`, which counts as sent from now on.
+
+        `elsewhere` has what all engines were sent, and is used under `shared`.
+        """
+        if _is_batch(request.sent):
+            return NOTHING_EXPECTED  # several prompts, each with a prefix of its own
+        segments, switches = segments_of(request.sent), switches_of(request.sent)
+        if not segments and request.tokens is None:
+            return NOTHING_EXPECTED
+        pieces = _pieces(segments, request.tokens)
+        anywhere = Replayed(0, 0)
+        if elsewhere is not None:
+            with shared:
+                anywhere = elsewhere.replay_encoded(pieces, _seed(request.scope))
+        saved = self._saved(request)
+        with self._lock:
+            sent, predicted, nearest = self._send(request, segments, switches, pieces, anywhere.reused)
+        divergence = _divergence(request.sent, segments, switches, sent, nearest)
+        return Expectation(predicted, saved, divergence, sent)
+
+    def ended(self, sent: Sent, reuse: ReuseReport) -> None:
+        """Learn from how a request ended."""
+        with self._lock:
+            self._running.pop(sent.number, None)
+            if sent.counted or not reuse.prompt or not sent.prompt or reuse.status != "reported":
+                return
+            ratio = reuse.prompt / sent.prompt
+            known = self._ratios.pop(sent.scope, ratio)
+            self._ratios[sent.scope] = known + _NEW * (ratio - known)
+            if len(self._ratios) > _SCOPES:
+                self._ratios.popitem(last=False)
+
+    def _saved(self, request: SentRequest) -> int | None:
+        """What edits brought, from the first request on that was edited; None: there was none."""
+        if self._gain is None:
+            if request.came == request.sent:
+                return None
+            self._gain = GainCounter()
+        return self._gain.count(request.scope, request.came, request.sent)
+
+    def _send(
+        self,
+        request: SentRequest,
+        segments: Sequence[Segment],
+        switches: Sequence[Segment],
+        pieces: Sequence[bytes],
+        elsewhere: int,
+    ) -> tuple[Sent, int, Nearest | None]:
+        salts = [piece for piece in switches if piece.path[0] in SALTS]
+        others = [piece for piece in switches if piece.path[0] not in SALTS]
+        # What no request had so far made no difference, so the models were the same until now.
+        if salts and self._salted is None:
+            self._salted = self._text.fork()
+        if others and self._switched is None:
+            self._switched = self._text.fork()
+        text = self._text.replay_encoded(pieces, _seed(request.scope))
+        salted = _narrowed(self._salted, pieces, request.scope, salts, text)
+        switched = _narrowed(self._switched, pieces, request.scope, others, text)
+        number = self._number = self._number + 1
+        nearest = None
+        if self._tree is not None and segments:
+            nearest = self._tree.add(request.scope, segments, number)
+        counted = request.tokens is not None
+        sent = Sent(
+            engine=request.engine,
+            number=number,
+            scope=request.scope,
+            block_size=self._block,
+            prompt=text.prompt,
+            reused=text.reused,
+            salted=salted,
+            switched=switched,
+            elsewhere=elsewhere,
+            counted=counted,
+            running=nearest is not None and nearest.request in self._running,
+        )
+        self._running[number] = None
+        if len(self._running) > _RUNNING:
+            self._running.popitem(last=False)
+        ratio = 1.0 if counted else self._ratios.get(request.scope, 1.0)
+        return sent, int(text.reused * ratio) // self._block * self._block, nearest
+
+
+def _narrowed(
+    model: PrefixModel | None,
+    pieces: Sequence[bytes],
+    scope: str,
+    switches: Sequence[Segment],
+    text: Replayed,
+) -> int:
+    """What is reused among prompts with the same switches."""
+    return text.reused if model is None else model.replay_encoded(pieces, _seed(scope, switches)).reused
+
+
+def _divergence(
+    body: Any, segments: Sequence[Segment], switches: Sequence[Segment], sent: Sent, nearest: Nearest | None
+) -> Divergence | None:
+    for switch in switches:
+        if (sent.salted if switch.path[0] in SALTS else sent.switched) < sent.reused:
+            return switch_divergence(switch, segments)
+    if nearest is None or not nearest.old:
+        return None
+    return first_divergence(body, nearest.old, segments)
+
+
+def _pieces(segments: Sequence[Segment], tokens: NDArray[np.int32] | None) -> list[bytes]:
+    """A prompt as bytes, `UNIT` a token."""
+    if tokens is None:
+        return [utf8(f"<|{segment.role}|>{segment.text}") for segment in segments]
+    return list(_of_ids(tokens.astype(np.int32, copy=False).tobytes()))
+
+
+def _of_ids(data: bytes) -> Iterator[bytes]:
+    for start in range(0, len(data), _PIECE):
+        yield data[start : start + _PIECE]
+
+
+def _seed(scope: str, switches: Sequence[Segment] = ()) -> bytes:
+    """What keeps prompts of different scopes apart."""
+    said = "\0".join([scope, *(f"{piece.path[0]}={piece.text}" for piece in switches)])
+    return blake2b(utf8(said), digest_size=16).digest()
+
+
+def _is_batch(body: Any) -> bool:
+    prompt = body.get("prompt") if isinstance(body, Mapping) else None
+    return (
+        isinstance(prompt, list) and any(isinstance(item, (str, list)) for item in prompt) and len(prompt) > 1
+    )
