@@ -27,6 +27,7 @@ from gateway.openapi import document_generation
 from gateway.prompts import PromptSource, PromptThreads
 from gateway.served import Backend, Served
 from gateway.settings import GatewaySettings
+from gateway.telemetry.telemetry import Telemetry
 from gateway.transport.answer import json_response
 from gateway.transport.request_context import RequestContext
 
@@ -47,6 +48,8 @@ def create_app_over(
     """The app over a model that may still be loading (`served.put()` makes it ready), and engines behind HTTP."""
     settings = settings or GatewaySettings()
     threads = PromptThreads(settings)
+    admission = Admission(settings)
+    telemetry = Telemetry(served, admission)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -57,12 +60,13 @@ def create_app_over(
         threads.close()
 
     app = FastAPI(title="kvgate", docs_url=None, redoc_url=None, redirect_slashes=False, lifespan=lifespan)
-    app.add_middleware(RequestContext, ledger=ledger, predictor=predictor)
+    app.add_middleware(RequestContext, ledger=ledger, predictor=predictor, ended=telemetry.ended)
     app.add_exception_handler(ApiError, _answer_api_error)
     app.add_exception_handler(HTTPException, _answer_http_exception)
     _add_model_routes(app, ModelRoutes(served, settings))
+    app.add_api_route("/metrics", telemetry.scrape, methods=["GET"], include_in_schema=False)
     context = JobContext(served, threads, settings, CanonStage(settings.canon), ledger, predictor)
-    _add_generation_routes(app, context)
+    _add_generation_routes(app, context, admission)
     document_generation(app)
     return app
 
@@ -76,14 +80,13 @@ _PATHS: Mapping[str, EngineRoute] = {
 }
 _LOCAL: Mapping[str, JobMaker] = {"chat": chat_job, "completions": completions_job}
 _NO_SUCH_PATH = (
-    "There is nothing at this path; there are /v1/chat/completions, /v1/completions, /v1/models, /health and "
-    "/ready; with engines behind HTTP also /v1/responses, /v1/embeddings and /v1/messages."
+    "There is nothing at this path; there are /v1/chat/completions, /v1/completions, /v1/models, /health, "
+    "/ready and /metrics; with engines behind HTTP also /v1/responses, /v1/embeddings and /v1/messages."
 )
 
 
-def _add_generation_routes(app: FastAPI, context: JobContext) -> None:
+def _add_generation_routes(app: FastAPI, context: JobContext, admission: Admission) -> None:
     """Those that only engines behind HTTP have are there where there are such engines."""
-    admission = Admission(context.settings)
     for path, route in _PATHS.items():
         make_job = _LOCAL.get(route)
         if make_job is None and not context.served.remotes:

@@ -47,9 +47,10 @@ async def chat_job(incoming: Incoming, context: JobContext, record: RequestRecor
     sent = await canonical(incoming, "chat", able.model, context, record)
     body = sent.body
     tools = tool_options(chat, body.get("tools"), can_parse=able.tool_parser is not None)
-    prompt = await context.threads.encode(
-        incoming.size, partial(_render, backend.prompts, chat, body, sharing)
-    )
+    with record.stages.stage("tokenize"):
+        prompt = await context.threads.encode(
+            incoming.size, partial(_render, backend.prompts, chat, body, sharing)
+        )
     record.prompt_tokens = len(prompt.ids)
     await expect(
         SentRequest(backend.name, sharing, incoming.body, body, incoming.size, able.block_size, prompt.ids),

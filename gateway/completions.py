@@ -47,9 +47,10 @@ async def completions_job(incoming: Incoming, context: JobContext, record: Reque
     # Prompts are taken from `wanted`: no rule edits a raw prompt.
     sent = await canonical(incoming, "completions", able.model, context, record)
     prompts = wanted.prompts()
-    encoded = await context.threads.encode(
-        incoming.size, partial(_encode_all, backend.prompts, wanted, sharing)
-    )
+    with record.stages.stage("tokenize"):
+        encoded = await context.threads.encode(
+            incoming.size, partial(_encode_all, backend.prompts, wanted, sharing)
+        )
     record.prompt_tokens = sum(map(len, encoded))
     head = new_head("cmpl", able.model, wanted.n or 1)
     limit = wanted.max_tokens or DEFAULT_MAX_TOKENS

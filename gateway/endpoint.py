@@ -105,7 +105,8 @@ class GenerationEndpoint:
     ) -> Finish:
         body = await self._context.threads.parse(len(raw), partial(parse_object, raw))
         incoming = Incoming(body, raw, headers)
-        remote = self._remote(body)
+        with record.stages.stage("route"):
+            remote = self._remote(body)
         if remote is not None:
             return await self._relayed.answer(incoming, remote, send, stream, record)
         if self._local is None:

@@ -76,7 +76,8 @@ async def canonical(
     """The checked request as it goes on, noted in `record`; raises ApiError 400 for a policy that does not exist."""
     policy = context.canon.policy(route, model, incoming)
     work = partial(context.canon.apply, incoming, policy, memory_scope(model))
-    result = await context.threads.canonicalize(incoming.size, work)
+    with record.stages.stage("canonicalize"):
+        result = await context.threads.canonicalize(incoming.size, work)
     record.canon = result.told
     return result
 

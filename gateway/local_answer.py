@@ -30,6 +30,8 @@ class LocalRoute:
     ) -> Finish:
         job = await self._make_job(incoming, self._context, record)
         answer = job.answer
+        record.choices = answer.head.choices * len(job.requests)
+        record.stages.sending()
         async with Generation(job.engine, job.requests, self._settings) as run:
             if isinstance(answer, StreamedAnswer):
                 await self._stream(run, job, answer, stream, record)
@@ -65,7 +67,7 @@ class LocalRoute:
 
 
 def _note(batch: Sequence[Tagged], job: Job, record: RequestRecord) -> None:
-    record.saw_first_event()
+    record.saw_events()
     job.note(batch)
     if record.finish is None:
         for _, event in batch:

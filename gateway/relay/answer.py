@@ -39,6 +39,7 @@ class RelayedRoute:
         async with AsyncExitStack() as stack:
             if sent.request.stream:
                 await stack.enter_async_context(kept_alive(stream, self._settings.keepalive_s))
+            record.stages.sending()
             answer = await stack.enter_async_context(remote.engine.relay(sent.request, sent.rewrites))
             try:
                 return await self._pass(answer, sent, send, stream, record)
@@ -75,8 +76,8 @@ class RelayedRoute:
     ) -> None:
         account = answer.account
         async for chunk in answer.chunks():
-            if record.ttft_s is None and account.first_token_at is not None:
-                record.saw_first_event()
+            if account.first_token_at is not None:
+                record.saw_events()
             if recorder is not None:
                 recorder.add(chunk)
                 if account.ended:

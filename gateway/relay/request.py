@@ -7,6 +7,7 @@ from typing import Any
 
 import orjson
 
+from engine_adapters.remote.http_engine import prompts_in
 from engine_adapters.remote.relay import RelayRequest, Rewrites, Route
 from gateway.canonical.recorder import Recording
 from gateway.jobs import JobContext, canonical, expect, memory_scope, usage_facts
@@ -58,6 +59,7 @@ async def outgoing(
         headers=_headers(incoming, route, record),
         parsed=body,
     )
+    record.choices = _choices(body) * prompts_in(request)
     rewrites = Rewrites(usage_rewrite(facts), _error_event(route))
     return Outgoing(request, rewrites, recording)
 
@@ -73,6 +75,12 @@ async def _canonical(
     if raw is None:
         raw = await context.threads.parse(incoming.size, partial(orjson.dumps, sent.body))
     return sent.body, raw, sent.recording
+
+
+def _choices(body: Mapping[str, Any]) -> int:
+    """What the engine makes of another value is for it to say."""
+    wanted = body.get("n")
+    return wanted if isinstance(wanted, int) and wanted > 0 else 1
 
 
 def _headers(incoming: Incoming, route: Route, record: RequestRecord) -> dict[str, str]:

@@ -11,6 +11,7 @@ from starlette.types import Scope
 
 from engine_adapters.base import ReuseReport
 from gateway.ledger.expectation import NOTHING_EXPECTED, Expectation
+from gateway.transport.stages import Stages
 
 log = logging.getLogger("kvgate.gateway")
 
@@ -81,13 +82,17 @@ class RequestRecord:
     expected: Expectation = NOTHING_EXPECTED
     finish: str | None = None  # of the first choice
     error: str | None = None  # its kind
+    choices: int = 1  # that are generated side by side
     canon: CanonTold | None = None
     ttft_s: float | None = None  # from the first byte of the request to the engine's first event
+    stages: Stages = field(default_factory=Stages)
 
-    def saw_first_event(self) -> None:
-        """Note the time to first token, once."""
+    def saw_events(self) -> None:
+        """Note the time to first token, once, and when the newest came."""
+        now = time.perf_counter()
+        self.stages.saw_tokens(now)
         if self.ttft_s is None:
-            self.ttft_s = time.perf_counter() - self.started
+            self.ttft_s = now - self.started
 
     def fields(self) -> dict[str, object]:
         """What the access line says; unknown values are left out."""

@@ -3,6 +3,8 @@
 import logging
 import re
 import uuid
+from collections.abc import Callable
+from typing import TypeAlias
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -14,20 +16,30 @@ from gateway.transport.answer import send_error
 from gateway.transport.record import RequestRecord, attach, log_unexpected
 from gateway.wire.usage import REUSE_HEADER, reuse_header
 
+Ended: TypeAlias = Callable[[RequestRecord], None]
+
 access = logging.getLogger("kvgate.access")
 
 _CLIENT_ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
 _GONE_STATUS = 499
-_PROBES = frozenset({"/health", "/ready"})
+_PROBES = frozenset({"/health", "/ready", "/metrics"})
 
 
 class RequestContext:
-    """Gives each request an `x-request-id` (the client's own where it is a plain word) and records it."""
+    """Gives each request an `x-request-id` (the client's own where it is a plain word) and records it.
+
+    `ended` gets every record once, and raises nothing.
+    """
 
     def __init__(
-        self, app: ASGIApp, ledger: LedgerSink | None = None, predictor: Predictor | None = None
+        self,
+        app: ASGIApp,
+        ledger: LedgerSink | None = None,
+        predictor: Predictor | None = None,
+        ended: Ended | None = None,
     ) -> None:
         self._app = app
+        self._ended = ended
         self._ledger = ledger or NoLedger()
         self._predictor = predictor
 
@@ -65,6 +77,8 @@ class RequestContext:
             if record.route is not None:
                 self._ledger.put(row_of(record, self._predictor))
             access.log(_level(record), "request", extra={"fields": record.fields()})
+            if self._ended is not None:
+                self._ended(record)
 
 
 def _level(record: RequestRecord) -> int:

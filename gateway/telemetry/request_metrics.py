@@ -1,0 +1,175 @@
+"""Metrics of requests for Prometheus: names of the GenAI semantic conventions where they have one, else our own.
+
+OpenTelemetry's `gen_ai.server.time_to_first_token` in seconds is `gen_ai_server_time_to_first_token_seconds` here, and
+its attribute `gen_ai.request.model` the label `gen_ai_request_model`, as OpenTelemetry's own exporters write them. The
+conventions count 0 where nothing is known of reuse; what begins with `kvgate_` tells both apart.
+"""
+
+from prometheus_client import CollectorRegistry, Counter, Histogram
+
+from gateway.telemetry.buckets import (
+    QUEUE,
+    REQUEST_DURATION,
+    TIME_PER_OUTPUT_TOKEN,
+    TIME_TO_FIRST_TOKEN,
+    TOKEN_USAGE,
+)
+from gateway.telemetry.facts import RequestFacts
+from gateway.telemetry.labels import Bounded
+from gateway.transport.record import CanonTold
+
+_WHO = ("gen_ai_operation_name", "gen_ai_request_model", "kvgate_engine")
+_CLASS = "kvgate_reuse_class"
+_TIER = "kvgate_tier"
+
+
+class RequestMetrics:
+    """Counts requests that have ended. Called from one thread; read from any."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        def counter(name: str, text: str, *labels: str) -> Counter:
+            return Counter(name, text, labels, registry=registry)
+
+        def histogram(name: str, text: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
+            return Histogram(name, text, labels, buckets=buckets, registry=registry)
+
+        self._requests = counter(
+            "kvgate_requests", "Requests that have ended.", *_WHO, "route", "status", "outcome"
+        )
+        self._input = counter(
+            "gen_ai_client_inference_usage_input_tokens",
+            "Prompt tokens of all requests, reused ones among them.",
+            *_WHO,
+        )
+        self._output = counter(
+            "gen_ai_client_inference_usage_output_tokens",
+            "Generated tokens of all requests that said how many.",
+            *_WHO,
+        )
+        self._usage = histogram(
+            "gen_ai_client_token_usage",
+            "Tokens of one request, input and output apart.",
+            TOKEN_USAGE,
+            *_WHO,
+            "gen_ai_token_type",
+        )
+        self._reused = counter(
+            "kvgate_reused_tokens", "Prompt tokens not computed again, of requests that reported.", *_WHO
+        )
+        self._recomputed = counter(
+            "kvgate_recomputed_tokens", "Prompt tokens that were prefilled, of requests that reported.", *_WHO
+        )
+        self._by_tier = counter(
+            "kvgate_reused_tokens_by_tier", "Reused tokens where the engine told tiers apart.", *_WHO, _TIER
+        )
+        self._status = counter(
+            "kvgate_reuse_reports", "Requests by what the engine said of reuse.", *_WHO, "kvgate_reuse_status"
+        )
+        self._classes = counter(
+            "kvgate_requests_by_reuse", "Requests by how much of what could be reused was.", *_WHO, _CLASS
+        )
+        self._duration = histogram(
+            "gen_ai_server_request_duration_seconds",
+            "From a request's first byte to the last of its answer.",
+            REQUEST_DURATION,
+            *_WHO,
+            "outcome",
+        )
+        self._ttft = histogram(
+            "gen_ai_server_time_to_first_token_seconds",
+            "From a request's first byte to the first token.",
+            TIME_TO_FIRST_TOKEN,
+            *_WHO,
+            _CLASS,
+        )
+        self._per_token = histogram(
+            "gen_ai_server_time_per_output_token_seconds",
+            "Decoding, a token after the first one; requests of one choice.",
+            TIME_PER_OUTPUT_TOKEN,
+            *_WHO,
+        )
+        self._queue = histogram(
+            "kvgate_engine_queue_seconds", "Waiting in the engine, where it says so.", QUEUE, *_WHO
+        )
+        self._canon = CanonMetrics(registry)
+
+    def ended(self, facts: RequestFacts) -> None:
+        """Count one request. What is not known is not counted, not even as 0."""
+        who = (facts.operation, facts.model, facts.engine)
+        self._requests.labels(*who, facts.route, str(facts.status), facts.outcome).inc()
+        self._duration.labels(*who, facts.outcome).observe(facts.duration_s)
+        if facts.canon is not None:
+            self._canon.ended(facts.canon)
+        if facts.reuse_class is None:
+            return
+        self._count_reuse(facts, who)
+        for counter, kind, tokens in (
+            (self._input, "input", facts.input_tokens),
+            (self._output, "output", facts.output_tokens),
+        ):
+            if tokens is not None:
+                counter.labels(*who).inc(tokens)
+                self._usage.labels(*who, kind).observe(tokens)
+        if facts.ttft_s is not None:
+            self._ttft.labels(*who, facts.reuse_class).observe(facts.ttft_s)
+        if facts.time_per_output_token_s is not None:
+            self._per_token.labels(*who).observe(facts.time_per_output_token_s)
+        if facts.queued_s is not None:
+            self._queue.labels(*who).observe(facts.queued_s)
+
+    def _count_reuse(self, facts: RequestFacts, who: tuple[str, str, str]) -> None:
+        status = "not_reported" if facts.reuse is None else facts.reuse.status
+        self._status.labels(*who, status).inc()
+        self._classes.labels(*who, facts.reuse_class).inc()
+        reused, recomputed = facts.reused_tokens, facts.recomputed_tokens
+        # Both or none: a rate over them counts the same requests above and below the line.
+        if reused is None or recomputed is None:
+            return
+        self._reused.labels(*who).inc(reused)
+        self._recomputed.labels(*who).inc(recomputed)
+        for tier, tokens in facts.by_tier.items():
+            self._by_tier.labels(*who, tier).inc(tokens)
+
+
+class CanonMetrics:
+    """What canon did, and what it would have done."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._edits = Counter(
+            "kvgate_canon_edits",
+            "Edits by rule; applied=false: they were only counted.",
+            ("rule", "applied"),
+            registry=registry,
+        )
+        self._findings = Counter(
+            "kvgate_canon_findings", "What breaks prefixes and was left alone.", ("cause",), registry=registry
+        )
+        self._bypassed = Counter(
+            "kvgate_canon_bypassed",
+            "Bodies that could not be written again without a loss.",
+            registry=registry,
+        )
+        self._gained = Counter(
+            "kvgate_canon_gain_tokens",
+            "Tokens that edits would have let be reused, estimated.",
+            registry=registry,
+        )
+        self._lost = Counter(
+            "kvgate_canon_lost_tokens",
+            "Tokens that edits would have kept from being reused, estimated.",
+            registry=registry,
+        )
+        self._rules = Bounded()
+        self._causes = Bounded()
+
+    def ended(self, told: CanonTold) -> None:
+        """Count what was done to one request."""
+        applied = "true" if told.applied else "false"
+        for rule, count in told.edits.items():
+            self._edits.labels(self._rules(rule), applied).inc(count)
+        for cause, count in told.findings.items():
+            self._findings.labels(self._causes(cause)).inc(count)
+        if told.bypassed:
+            self._bypassed.inc()
+        gain = told.gain_tokens or 0
+        (self._gained if gain > 0 else self._lost).inc(abs(gain))

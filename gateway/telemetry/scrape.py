@@ -1,0 +1,102 @@
+"""GET /metrics: what was counted, and what the engines say at this moment."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Iterable
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.registry import Collector
+from starlette.responses import Response
+
+from engine_adapters.base import Health
+from engine_adapters.errors import EngineError
+from gateway.admission import Admission
+from gateway.served import Backend, Served
+from gateway.telemetry.engine_metrics import ENGINE, families
+
+log = logging.getLogger("kvgate.gateway")
+
+_ENGINE_S = 2.0  # how long engines may take to answer; whoever scrapes gives up after 10 by default
+
+
+class Scrape:
+    """Renders one scrape at a time, off the event loop: text of thousands of series takes milliseconds."""
+
+    def __init__(self, registry: CollectorRegistry, served: Served, admission: Admission) -> None:
+        self._registry = registry
+        self._served = served
+        self._admission = admission
+        self._turn = asyncio.Lock()
+
+    async def answer(self, accept: str) -> Response:
+        """The answer in the form that `accept` asks for."""
+        encode, content_type = choose_encoder(accept)
+        async with self._turn:
+            now = [*self._in_flight(), await self._up(), *await self._counters()]
+            text = await asyncio.to_thread(encode, _Both(self._registry, now))
+        return Response(text, headers={"content-type": content_type})
+
+    def _in_flight(self) -> list[Metric]:
+        return [
+            GaugeMetricFamily(
+                "kvgate_requests_in_flight",
+                "Requests being read, waiting or generating.",
+                value=self._admission.requests,
+            ),
+            GaugeMetricFamily(
+                "kvgate_body_bytes_in_flight",
+                "Bytes of their bodies.",
+                value=self._admission.body_bytes,
+            ),
+        ]
+
+    async def _up(self) -> Metric:
+        asked = {remote.name: remote.health() for remote in self._served.remotes}
+        backend = self._backend()
+        if backend is not None:
+            asked[backend.name] = backend.engine.health()
+        up = GaugeMetricFamily("kvgate_engine_up", "1: the engine takes requests now.", labels=(ENGINE,))
+        for name, ready in zip(asked, await asyncio.gather(*map(_ready, asked.values())), strict=True):
+            up.add_metric([name], float(ready))
+        return up
+
+    async def _counters(self) -> list[Metric]:
+        """Of the engine in this process; others are scraped where they are."""
+        backend = self._backend()
+        if backend is None:
+            return []
+        try:
+            async with asyncio.timeout(_ENGINE_S):
+                return families(backend.name, await backend.engine.counters())
+        except (EngineError, TimeoutError) as error:
+            fields = {"engine": backend.name, "error": str(error) or type(error).__name__}
+            log.warning("an engine's counters are missing from a scrape", extra={"fields": fields})
+            return []
+
+    def _backend(self) -> Backend | None:
+        try:
+            return self._served.current()
+        except EngineError:
+            return None
+
+
+async def _ready(asked: Awaitable[Health]) -> bool:
+    try:
+        async with asyncio.timeout(_ENGINE_S):
+            return (await asked).ready
+    except (EngineError, TimeoutError):
+        return False
+
+
+class _Both(Collector):
+    """What is kept, and what was asked for this once."""
+
+    def __init__(self, kept: CollectorRegistry, now: Iterable[Metric]) -> None:
+        self._kept = kept
+        self._now = now
+
+    def collect(self) -> Iterable[Metric]:
+        yield from self._kept.collect()
+        yield from self._now

@@ -1,0 +1,34 @@
+"""Everything that watches requests, as the app sees it."""
+
+import time
+
+from prometheus_client import CollectorRegistry
+from starlette.requests import Request
+from starlette.responses import Response
+
+from gateway.admission import Admission
+from gateway.served import Served
+from gateway.telemetry.facts import FactsMaker
+from gateway.telemetry.request_metrics import RequestMetrics
+from gateway.telemetry.scrape import Scrape
+from gateway.transport.record import RequestRecord
+
+
+class Telemetry:
+    """One app's; two apps in one process do not share any counter."""
+
+    def __init__(self, served: Served, admission: Admission) -> None:
+        registry = CollectorRegistry()
+        self._facts = FactsMaker()
+        self._requests = RequestMetrics(registry)
+        self._scrape = Scrape(registry, served, admission)
+
+    def ended(self, record: RequestRecord) -> None:
+        """Take a request that has ended, on the event loop."""
+        facts = self._facts.facts(record, time.perf_counter())
+        if facts is not None:
+            self._requests.ended(facts)
+
+    async def scrape(self, request: Request) -> Response:
+        """GET /metrics."""
+        return await self._scrape.answer(request.headers.get("accept", ""))
