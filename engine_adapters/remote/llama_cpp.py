@@ -14,7 +14,8 @@ from engine_adapters.remote.relay import RemoteCapabilities, Route
 from engine_adapters.reuse.profiles import PROFILES
 
 _METRICS = "--metrics (its own counters, to reconcile requests with)"
-_SLOTS = "--slot-save-path DIR (lets a slot be erased, so that the cache can be emptied)"
+_SLOTS = "--slots (which slots there are, to empty the cache)"
+_ERASE = "--slot-save-path DIR, without which it erases none"
 _UNSUPPORTED = 501  # what this server answers for an endpoint that it was not started with
 
 
@@ -80,7 +81,7 @@ class LlamaCppEngine(HttpEngine):
         answer = await self.answer_of("POST", f"{self.server}/slots/{slot}?action=erase", json={})
         if answer.status_code == _UNSUPPORTED:
             raise UnsupportedByEngineError(
-                f"The engine {self.name} cannot erase its slots: start it with {_SLOTS}."
+                f"The engine {self.name} cannot erase its slots: start it with {_ERASE}."
             )
         if answer.status_code >= 400:
             raise EngineNotReadyError(

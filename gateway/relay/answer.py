@@ -52,6 +52,10 @@ class RelayedRoute:
         headers = {name: value for name, value in answer.headers.items() if name not in _OURS}
         if answer.status >= 400:
             raise from_answer(answer.status, await _whole(answer), headers)
+        if answer.status >= 300:
+            raise EngineFailureError(
+                "The engine answered with a redirect: configure the URL that it leads to."
+            )
         streams = "event-stream" in answer.content_type
         recorder = None if sent.recording is None else RelayRecorder(sent.recording, stream=streams)
         if streams:

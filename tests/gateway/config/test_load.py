@@ -1,0 +1,158 @@
+"""The configuration file: what is wrong is named by its key, and secrets are never repeated."""
+
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from gateway.config.build import remotes_of, settings_of
+from gateway.config.errors import ConfigError
+from gateway.config.load import load_config
+
+ENGINE = "- {name: a, kind: vllm, url: 'http://127.0.0.1:1'}"
+
+
+def load(folder: Path, text: str):
+    file = folder / "kvgate.yaml"
+    file.write_text(dedent(text))
+    return load_config(file)
+
+
+def errors(folder: Path, text: str) -> tuple[str, ...]:
+    with pytest.raises(ConfigError) as refused:
+        load(folder, text)
+    return refused.value.messages
+
+
+def test_all_kinds_are_read(tmp_path: Path) -> None:
+    config = load(
+        tmp_path,
+        """
+        engines:
+          - {name: here, kind: embedded, model: owner/model, block_size: 32, host_cache_gib: 2}
+          - {name: sgl, kind: sglang, url: "http://127.0.0.1:30000", models: [one, two]}
+          - {name: v, kind: vllm, url: "http://[::1]:8000/v1"}
+          - {name: l, kind: llama_cpp, url: "http://127.0.0.1:8080", models: {short: /a/long.gguf}}
+          - name: deep
+            kind: openai
+            profile: deepseek
+            url: https://api.example.com/v1
+            models: [chat]
+            key: {env: DEEP_KEY}
+            first_byte_s: 30
+          - {name: claude, kind: anthropic, url: "https://api.example.com/v1", models: [m]}
+        canon_policy: [full, chat/one=off]
+        usage: full
+        max_body_mib: 2
+        """,
+    )
+    assert config.embedded is not None
+    assert config.embedded.block_size == 32
+    remotes = remotes_of(config, {"DEEP_KEY": " secret\n"})
+    assert [remote.name for remote in remotes] == ["sgl", "v", "l", "deep", "claude"]
+    assert dict(remotes[2].models) == {"short": "/a/long.gguf"}
+    assert remotes[1].models == {}
+    settings = settings_of(config)
+    assert (settings.usage, settings.max_body_bytes) == ("full", 2 << 20)
+    assert [policy.policy for policy in settings.canon.policies] == ["full", "off"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (f"engines:\n  {ENGINE}\nengine: 1", "engine: there is no such key"),
+        (
+            "engines:\n  - {name: a, kind: vllm, url: 'http://x', ur: 1}",
+            "engines[0].ur: there is no such key",
+        ),
+        ("engines:\n  - {name: a, kind: vllm}", "engines[0].url: field required"),
+        ("engines:\n  - {kind: vllm, url: 'http://x'}", "engines[0].name: field required"),
+        (
+            "engines:\n  - {name: a, kind: vlm, url: 'http://x'}",
+            "engines[0].kind: missing or unknown; there are",
+        ),
+        ("engines:\n  - {name: a, url: 'http://x'}", "engines[0].kind: missing or unknown; there are"),
+        ("engines: []", "engines: list should have at least 1 item"),
+        ("usage: full", "engines: field required"),
+        (f"engines:\n  {ENGINE}\nusage: all", "usage: input should be 'standard' or 'full'"),
+        (f"engines:\n  {ENGINE}\ncanon_policy: [fulll]", "canon_policy: "),
+        (f"engines:\n  {ENGINE}\n  {ENGINE}", "two engines are called 'a'"),
+        (
+            "engines:\n  - {name: a, kind: vllm, url: 'http://x', models: [m]}\n"
+            "  - {name: b, kind: sglang, url: 'http://y', models: {m: z}}",
+            "two models are called 'm'",
+        ),
+        (
+            "engines:\n  - {name: a, kind: openai, url: 'http://x', profile: x}",
+            "engines[0].profile: there are ",
+        ),
+        ("engines:\n  - {name: a, kind: vllm, url: 'x:8000'}", "engines[0].url: write http://host:port"),
+        ("engines:\n  - {name: a, kind: vllm, url: 'http://u:p@x'}", "engines[0].url: no user or password"),
+        (
+            "engines:\n  - {name: a, kind: vllm, url: 'http://x', key: {env: A, file: b}}",
+            "engines[0].key: write",
+        ),
+        ("engines:\n  - {name: a, kind: vllm, url: 'http://x', key: {}}", "engines[0].key: write either"),
+        (
+            "engines:\n  - {name: a, kind: vllm, url: 'http://x', name: b}",
+            "line 2, column 44: 'name' stands twice",
+        ),
+        ("engines: [", "line 1, column "),
+        ("a: &x 1\nb: *x", "line 2, column 4: references"),
+        ("- 1", "the file holds no keys"),
+        ("", "the file holds no keys"),
+    ],
+)
+def test_errors_name_the_key(tmp_path: Path, text: str, message: str) -> None:
+    assert any(found.startswith(message) for found in errors(tmp_path, text)), errors(tmp_path, text)
+
+
+def test_all_errors_come_at_once(tmp_path: Path) -> None:
+    found = errors(tmp_path, "engines:\n  - {name: '!', kind: vllm, url: x}\nusage: 7")
+    assert [message.split(":")[0] for message in found] == ["engines[0].name", "engines[0].url", "usage"]
+
+
+def test_a_key_is_never_inline_and_never_repeated(tmp_path: Path) -> None:
+    found = errors(tmp_path, "engines:\n  - {name: a, kind: vllm, url: 'http://x', key: sk-secret}")
+    assert found == ("engines[0].key: a key does not stand in the file: write {env: NAME} or {file: PATH}",)
+    found = errors(tmp_path, "engines:\n  - {name: a, kind: vllm, url: 'http://x', key: {sk: sk-secret}}")
+    assert "sk-secret" not in str(found)
+
+
+def with_key(tmp_path: Path, key: str, environ: dict[str, str]):
+    config = load(tmp_path, f"engines:\n  - {{name: a, kind: openai, url: 'http://x', key: {key}}}")
+    return remotes_of(config, environ)
+
+
+def test_a_key_comes_from_its_file(tmp_path: Path) -> None:
+    file = tmp_path / "key"
+    file.write_text("from-a-file\n")
+    (remote,) = with_key(tmp_path, f"{{file: {file}}}", {})
+    assert remote.engine._client.headers["authorization"] == "Bearer from-a-file"
+
+
+@pytest.mark.parametrize(
+    ("key", "environ", "message"),
+    [
+        ("{env: A_KEY}", {}, "engines[0].key: the environment has no A_KEY"),
+        ("{env: A_KEY}", {"A_KEY": " "}, "engines[0].key: the environment has no A_KEY"),
+        ("{env: A_KEY}", {"A_KEY": "a\nb"}, "engines[0].key: what is there has characters"),
+        ("{file: /nowhere/at/all}", {}, "engines[0].key.file: /nowhere/at/all cannot be read"),
+    ],
+)
+def test_a_key_that_is_not_there_is_told(tmp_path: Path, key: str, environ: dict, message: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        with_key(tmp_path, key, environ)
+    assert str(refused.value).startswith(message)
+
+
+def test_the_anthropic_key_has_a_header_of_its_own(tmp_path: Path) -> None:
+    config = load(tmp_path, "engines:\n  - {name: a, kind: anthropic, url: 'http://x', key: {env: K}}")
+    (remote,) = remotes_of(config, {"K": "k"})
+    headers = remote.engine._client.headers
+    assert (headers["x-api-key"], "authorization" in headers) == ("k", False)
+
+
+def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="No such file"):
+        load_config(tmp_path / "none.yaml")

@@ -1,0 +1,106 @@
+"""What an engine can is found out when it is there, told loudly where it cannot, and found out again."""
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import Mapping
+
+import pytest
+
+from engine_adapters.base import Health
+from engine_adapters.errors import EngineNotReadyError
+from engine_adapters.remote.relay import RelayEngine, RemoteCapabilities
+from gateway.relay.remote import Remote
+
+
+class Asked(RelayEngine):
+    """Answers what the test says, one thing after another; the last one for good."""
+
+    name = "engine-1"
+
+    def __init__(self, *answers: RemoteCapabilities | Exception) -> None:
+        self._answers = list(answers)
+        self.times = 0
+        self.asked = defaultdict(asyncio.Event)  # by how often
+        self.closed = False
+
+    async def detect(self) -> RemoteCapabilities:
+        self.times += 1
+        self.asked[self.times].set()
+        answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def relay(self, request, rewrites=None):
+        raise NotImplementedError
+
+    async def counters(self) -> Mapping[str, float]:
+        return {}
+
+    async def health(self) -> Health:
+        return Health(True, "ready")
+
+    async def flush(self) -> None:
+        return None
+
+    async def aclose(self) -> None:
+        self.closed = True
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.relay.remote._FIRST_WAIT_S", 0.001)
+    monkeypatch.setattr("gateway.relay.remote._AGAIN_S", 0.001)
+
+
+async def asked_times(engine: Asked, remote: Remote, times: int) -> None:
+    remote.start()
+    async with asyncio.timeout(10):
+        await engine.asked[times].wait()
+        await asyncio.sleep(0)  # what came of it is told by then
+    await remote.aclose()
+    assert engine.closed
+
+
+ABLE = RemoteCapabilities(("m",), True, block_size=16, context_length=100)
+
+
+async def test_an_engine_is_asked_until_it_answers(caplog: pytest.LogCaptureFixture) -> None:
+    engine = Asked(EngineNotReadyError("it does not answer"), EngineNotReadyError("it does not answer"), ABLE)
+    remote = Remote(engine)
+    assert remote.models == {}
+    with caplog.at_level(logging.INFO, "kvgate.gateway"):
+        await asked_times(engine, remote, 4)
+    assert dict(remote.models) == {"m": "m"}
+    assert (remote.block_size, remote.context_length) == (16, 100)
+    told = [record.getMessage() for record in caplog.records]
+    assert told == ["an engine is not there yet; it is asked again", "an engine is there"]
+
+
+async def test_an_engine_that_cannot_report_is_told_of_loudly_with_the_flag_it_needs(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    engine = Asked(RemoteCapabilities(("m",), False, ("--enable-cache-report (usage)",)))
+    await asked_times(engine, Remote(engine), 3)
+    (warning,) = [record for record in caplog.records if record.levelno == logging.WARNING]
+    assert "DOES NOT REPORT" in warning.getMessage()
+    assert warning.fields == {"engine": "engine-1", "missing": "--enable-cache-report (usage)"}
+
+
+async def test_an_engine_that_was_started_anew_is_told_of_again(caplog: pytest.LogCaptureFixture) -> None:
+    engine = Asked(ABLE, RemoteCapabilities(("m",), False, ("--flag",)), ABLE)
+    remote = Remote(engine)
+    with caplog.at_level(logging.INFO, "kvgate.gateway"):
+        await asked_times(engine, remote, 5)
+    told = [record.getMessage() for record in caplog.records if record.levelno == logging.INFO]
+    assert len(told) == 3
+    assert remote.able == ABLE
+
+
+async def test_an_answer_in_no_known_form_does_not_end_the_asking() -> None:
+    engine = Asked(KeyError("data"), ABLE)
+    remote = Remote(engine, {"public": "m"})
+    await asked_times(engine, remote, 3)
+    assert dict(remote.models) == {"public": "m"}
+    assert remote.able == ABLE

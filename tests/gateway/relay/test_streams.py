@@ -1,0 +1,228 @@
+"""Relayed streams on the wire: bytes as they come, engines that die, clients that go."""
+
+import json
+import threading
+import time
+
+import httpx
+import openai
+import pytest
+
+from tests.gateway.relay.fake_engine import (
+    DONE,
+    FINISH,
+    MODEL,
+    content,
+    event,
+    usage,
+    usage_event,
+)
+
+CHAT = "/v1/chat/completions"
+MESSAGES = [{"role": "user", "content": "Hi"}]
+STREAM = {"model": MODEL, "messages": MESSAGES, "stream": True}
+
+
+def says(*pieces: bytes):
+    """A script that sends a whole stream, each piece in a packet of its own."""
+
+    def script(connection, _):
+        connection.stream()
+        for piece in pieces:
+            connection.chunk(piece)
+            time.sleep(0.005)
+        connection.end()
+
+    return script
+
+
+def read_stream(gateway, body=None, headers=None) -> tuple[bytes, bool]:
+    """All bytes of a stream, and whether it ended cleanly."""
+    data = b""
+    with gateway.http.stream("POST", CHAT, json=body or STREAM, headers=headers) as answer:
+        assert answer.status_code == 200
+        try:
+            for piece in answer.iter_raw():
+                data += piece
+        except httpx.RemoteProtocolError:
+            return data, False
+    return data, True
+
+
+def test_every_byte_passes_but_for_the_usage_chunk_that_nobody_asked_for(relay_to) -> None:
+    odd = b': a comment\n\nevent: x\r\nid: 7\r\ndata:{"choices":[],"n": 1E2}\r\n\r\n'
+    pair = relay_to(says(odd + content("He"), content("llo"), FINISH, usage_event(4), DONE))
+    data, clean = read_stream(pair.gateway)
+    assert clean
+    assert data == odd + content("He") + content("llo") + FINISH + DONE
+    assert pair.engine.asked[0].body["stream_options"] == {"include_usage": True}
+    row = pair.gateway.rows.one()
+    assert (row.prompt, row.reused, row.completion, row.finish) == (20, 4, 2, "stop")
+
+
+def test_frames_may_be_split_anywhere(relay_to) -> None:
+    whole = content("Hé") + FINISH + usage_event(4) + DONE
+    pair = relay_to(says(*(whole[i : i + 7] for i in range(0, len(whole), 7))))
+    body = {**STREAM, "stream_options": {"include_usage": True}}
+    data, clean = read_stream(pair.gateway, body)
+    assert clean
+    assert data == whole
+    assert pair.engine.asked[0].raw == json.dumps(body, separators=(",", ":")).encode()
+    assert pair.gateway.rows.one().reused == 4
+
+
+def test_usage_in_a_chunk_with_content_is_hidden_and_the_content_is_not(relay_to) -> None:
+    last = {"id": "c", "choices": [{"index": 0, "delta": {"content": "!"}, "finish_reason": "stop"}]}
+    pair = relay_to(says(event({**last, "usage": usage(4)}), DONE))
+    data, _ = read_stream(pair.gateway)
+    (payload,) = [json.loads(line[6:]) for line in data.splitlines() if line.startswith(b"data: {")]
+    assert payload == {**last, "usage": None}
+    assert pair.gateway.rows.one().reused == 4
+
+
+def test_bytes_pass_before_the_answer_has_ended(relay_to) -> None:
+    go_on = threading.Event()
+
+    def script(connection, _):
+        connection.stream()
+        connection.chunk(content("first"))
+        assert go_on.wait(10)
+        connection.chunk(FINISH + DONE)
+        connection.end()
+
+    pair = relay_to(script)
+    with pair.gateway.http.stream("POST", CHAT, json=STREAM) as answer:
+        pieces = answer.iter_raw()
+        assert next(pieces) == content("first")
+        go_on.set()
+        assert b"".join(pieces) == FINISH + DONE
+
+
+@pytest.mark.parametrize("death", ["reset", "cut", "end without an end"])
+def test_an_engine_that_dies_ends_its_stream_with_an_error_and_never_cleanly(relay_to, death: str) -> None:
+    def script(connection, _):
+        connection.stream()
+        connection.chunk(content("first"))
+        time.sleep(0.05)
+        if death == "reset":
+            connection.reset()
+        elif death == "end without an end":
+            connection.end()
+        else:
+            raise OSError
+
+    pair = relay_to(script)
+    data, clean = read_stream(pair.gateway)
+    assert not clean
+    first, _, rest = data.partition(b"\n\n")
+    assert first + b"\n\n" == content("first")
+    error = json.loads(rest.removeprefix(b"data: "))["error"]
+    assert (error["type"], error["code"]) == ("server_error", "engine_failure")
+    row = pair.gateway.rows.one()
+    assert (row.status, row.error, row.reuse_status, row.reused) == (
+        200,
+        "engine_failure",
+        "not_reported",
+        None,
+    )
+
+
+def test_the_sdk_sees_the_death_of_an_engine(relay_to) -> None:
+    def script(connection, _):
+        connection.stream()
+        connection.chunk(content("first"))
+        time.sleep(0.05)
+        connection.reset()
+
+    pair = relay_to(script)
+    with pytest.raises(openai.APIError):
+        list(pair.gateway.sdk.chat.completions.create(model=MODEL, messages=MESSAGES, stream=True))
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"error": {"message": "out of memory", "type": "InternalServerError", "code": 500}},
+        {"object": "error", "message": "out of memory", "type": "InternalServerError", "code": 500},
+    ],
+)
+def test_an_error_event_of_an_engine_comes_in_our_shape_and_cuts_the_stream(relay_to, told) -> None:
+    pair = relay_to(says(content("first"), event(told), DONE))
+    data, clean = read_stream(pair.gateway)
+    assert not clean
+    payload = json.loads(data.split(b"\n\n")[1].removeprefix(b"data: "))
+    assert payload == {
+        "error": {"message": "out of memory", "type": "server_error", "param": None, "code": None}
+    }
+    assert pair.gateway.rows.one().error == "InternalServerError"
+
+
+def test_a_slow_first_byte_is_bridged_by_comments(relay_to) -> None:
+    def script(connection, _):
+        time.sleep(0.5)
+        says(content("late"), FINISH, DONE)(connection, _)
+
+    pair = relay_to(script, keepalive_s=0.1)
+    data, clean = read_stream(pair.gateway)
+    assert clean
+    assert data.startswith(b": keep-alive\n\n: keep-alive\n\n")
+    assert data.endswith(content("late") + FINISH + DONE)
+
+
+def test_a_refusal_after_comments_is_an_event_and_a_cut(relay_to) -> None:
+    def script(connection, _):
+        time.sleep(0.3)
+        connection.reply(b'{"error": {"message": "no", "type": "invalid_request_error"}}', "400 Bad Request")
+
+    pair = relay_to(script, keepalive_s=0.1)
+    data, clean = read_stream(pair.gateway)
+    assert not clean
+    assert json.loads(data.split(b"data: ")[1])["error"]["message"] == "no"
+
+
+def test_comments_never_stand_inside_a_frame(relay_to) -> None:
+    def script(connection, _):
+        connection.stream()
+        frame = content("slow")
+        connection.chunk(frame[:9])
+        time.sleep(0.35)
+        connection.chunk(frame[9:] + FINISH + DONE)
+        connection.end()
+
+    pair = relay_to(script, keepalive_s=0.1)
+    data, _ = read_stream(pair.gateway)
+    assert data.replace(b": keep-alive\n\n", b"") == content("slow") + FINISH + DONE
+    assert content("slow") in data
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_client_that_goes_closes_the_connection_to_the_engine(relay_to, begun: bool) -> None:
+    closed: list[bool] = []
+
+    def script(connection, _):
+        if begun:
+            connection.stream()
+            connection.chunk(content("first"))
+        closed.append(connection.wait_for_its_end())
+
+    pair = relay_to(script)
+    client = httpx.Client(base_url=pair.gateway.url, timeout=httpx.Timeout(10, read=0.3))
+    with client, pytest.raises(httpx.ReadTimeout), client.stream("POST", CHAT, json=STREAM) as answer:
+        for _ in answer.iter_raw():
+            pass
+    row = pair.gateway.rows.one()
+    assert (row.error, row.status) == ("client_gone", 200 if begun else 499)
+    assert closed == [True]
+
+
+def test_a_whole_answer_is_cancelled_with_its_client_too(relay_to) -> None:
+    closed: list[bool] = []
+
+    def script(connection, _):
+        closed.append(connection.wait_for_its_end())
+
+    pair = relay_to(script)
+    with httpx.Client(base_url=pair.gateway.url, timeout=0.3) as client, pytest.raises(httpx.ReadTimeout):
+        client.post(CHAT, json={"model": MODEL, "messages": MESSAGES})
+    assert pair.gateway.rows.one().error == "client_gone"
+    assert closed == [True]
