@@ -3,17 +3,24 @@
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from canon.tokens.literal_text import ControlIds, LiteralEncoder
 from canon.tokens.memo import EncodingMemo, text_key
+from canon.tokens.seams.chunks import Chunker, ChunkSizes
+from canon.tokens.seams.finding import barring_words, find_seams
 from canon.tokens.split_points import safe_tokens
 from canon.tokens.text_scanner import TextScanner
-from canon.tokens.tokenizer_set import TokenizerSet, encode
+from canon.tokens.tokenizer_set import Place, TokenizerSet, encode_all
 
 Span = tuple[int, int]  # start and end in characters
+
+_BATCH = (
+    256  # texts encoded at a time: what the tokenizer tells of each token takes a hundred bytes meanwhile
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,13 +28,13 @@ class _Piece:
     """A run of text between two cuts."""
 
     text: str
-    first: bool  # it begins the prompt
+    place: Place
     literal: bool = False  # nothing in it may act as a control token
     has_special: bool = False  # a special token is written in it
 
     @property
     def form(self) -> bytes:
-        return b"%d%d%d" % (self.first, self.literal, self.has_special)
+        return f"{self.place}{self.literal:d}{self.has_special:d}".encode()
 
 
 class PromptEncoder:
@@ -36,11 +43,14 @@ class PromptEncoder:
     `scope` keeps the memory of what was seen apart: how long an encode takes tells nobody of another's prompts.
     """
 
-    def __init__(self, tokenizers: TokenizerSet, memo: EncodingMemo) -> None:
+    def __init__(
+        self, tokenizers: TokenizerSet, memo: EncodingMemo, chunk_sizes: ChunkSizes | None = None
+    ) -> None:
         self._tokenizers = tokenizers
         self._memo = memo
         self._safe = safe_tokens(tokenizers)
         self._cuts = TextScanner(self._safe)
+        self._chunker = Chunker(find_seams(tokenizers), chunk_sizes, barring_words(tokenizers))
         self._special = TextScanner(tokenizers.special_ids)
         self._control = ControlIds(tokenizers)
         self._literal = LiteralEncoder(tokenizers, self._control)
@@ -64,38 +74,49 @@ class PromptEncoder:
         self, text: str, cuts: Sequence[Span], scope: str, *, literal: bool, suspicious: bool
     ) -> NDArray[np.int32]:
         """Ids of `text` cut at `cuts`, each of which is one safe token."""
-        pieces = [
-            _Piece(text[a:b], a == 0, literal, suspicious and self._special.found_in(text[a:b]))
-            for a, b in zip([0, *(end for _, end in cuts)], [*(s for s, _ in cuts), len(text)], strict=True)
-        ]
-        encoded = iter(self._encode_pieces([piece for piece in pieces if piece.text], scope))
-        parts: list[NDArray[np.int32]] = []
-        for piece, cut in zip(pieces, [*cuts, None], strict=True):
-            if piece.text:
-                parts.append(next(encoded))
-            if cut is not None:
-                parts.append(self._token(text[cut[0] : cut[1]]))
+        starts = [0, *(end for _, end in cuts)]
+        ends = [*(start for start, _ in cuts), len(text)]
+        pieces: list[_Piece | NDArray[np.int32]] = []
+        for start, end, token in zip(starts, ends, [*(text[a:b] for a, b in cuts), None], strict=True):
+            pieces += self._chunks(text[start:end], start == 0, literal=literal, suspicious=suspicious)
+            if token is not None:
+                pieces.append(np.array([self._safe[token]], dtype=np.int32))
+        encoded = iter(self._encode_pieces([piece for piece in pieces if isinstance(piece, _Piece)], scope))
+        parts = [next(encoded) if isinstance(piece, _Piece) else piece for piece in pieces]
         return np.concatenate(parts) if parts else np.empty(0, dtype=np.int32)
 
-    def _token(self, content: str) -> NDArray[np.int32]:
-        return np.array([self._safe[content]], dtype=np.int32)
+    def _chunks(self, text: str, first: bool, *, literal: bool, suspicious: bool) -> Iterable[_Piece]:
+        """`text`, which stands between two safe tokens, in parts that are encoded alone."""
+        place: Place = "first" if first else "inner"
+        for start, end in pairwise([0, *self._chunker.cuts(text), len(text)]):
+            if part := text[start:end]:
+                yield _Piece(part, place, literal, suspicious and self._special.found_in(part))
+            place = "continuing"
 
     def _encode_pieces(self, pieces: Sequence[_Piece], scope: str) -> Iterable[NDArray[np.int32]]:
         within = text_key(b"scope", scope)
         keys = [text_key(within + piece.form, piece.text) for piece in pieces]
         known = self._memo.get(keys)
-        fresh = {
-            key: self._encode_piece(piece)
-            for key, piece, ids in zip(keys, pieces, known, strict=True)
-            if ids is None
-        }
+        new = {key: piece for key, piece, ids in zip(keys, pieces, known, strict=True) if ids is None}
+        fresh = dict(zip(new, self._encode_new(list(new.values())), strict=True))
         self._memo.put(fresh.items())
         return [fresh[key] if ids is None else ids for key, ids in zip(keys, known, strict=True)]
 
-    def _encode_piece(self, piece: _Piece) -> NDArray[np.int32]:
-        if piece.literal:
-            return self._literal.encode(piece.text, first=piece.first, has_special=piece.has_special)
-        return encode(self._tokenizers.plain if piece.first else self._tokenizers.inner, piece.text)
+    def _encode_new(self, pieces: Sequence[_Piece]) -> list[NDArray[np.int32]]:
+        """In batches of like pieces, since a tokenizer encodes the texts of a batch side by side."""
+        found: list[NDArray[np.int32] | None] = [None] * len(pieces)
+        like: dict[tuple[Place, bool], list[int]] = {}
+        for i, piece in enumerate(pieces):
+            like.setdefault((piece.place, piece.literal and piece.has_special), []).append(i)
+        for (place, literal), indices in like.items():
+            tokenizer = self._tokenizers.form(place, literal=literal)
+            for some in _batches(indices):
+                for i, ids in zip(some, encode_all(tokenizer, [pieces[i].text for i in some]), strict=True):
+                    found[i] = self._checked(ids, pieces[i])
+        return [ids for ids in found if ids is not None]
+
+    def _checked(self, ids: NDArray[np.int32], piece: _Piece) -> NDArray[np.int32]:
+        return self._literal.checked(ids, piece.text, piece.place) if piece.literal else ids
 
     def _encode_whole(self, text: str, control: Sequence[Span], scope: str) -> NDArray[np.int32]:
         """For tokenizers whose texts cannot be cut: encodes all at once, then undoes what must not act."""
@@ -116,7 +137,11 @@ class PromptEncoder:
             nearest = bisect_left(starts, start)
             if nearest < len(control) and control[nearest][1] <= end:
                 continue  # written by the template; blanks around it may be part of it
-            written = self._literal.encode(text[start:end], first=start == 0, has_special=True)
+            written = self._literal.encode(text[start:end], "inner" if start else "first")
             parts += [ids[done:at], written]
             done = int(at) + 1
         return np.concatenate([*parts, ids[done:]]) if parts else ids
+
+
+def _batches(indices: Sequence[int]) -> Iterable[Sequence[int]]:
+    return (indices[at : at + _BATCH] for at in range(0, len(indices), _BATCH))

@@ -4,10 +4,9 @@ from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
-from tokenizers import Tokenizer
 
 from canon.errors import TemplateError
-from canon.tokens.tokenizer_set import TokenizerSet, encode
+from canon.tokens.tokenizer_set import Place, TokenizerSet, encode
 
 
 class ControlIds:
@@ -39,21 +38,19 @@ class LiteralEncoder:
         self._tokenizers = tokenizers
         self._control = control
 
-    def encode(self, text: str, *, first: bool, has_special: bool) -> NDArray[np.int32]:
-        """`first`: the text begins the prompt. `has_special`: a special token is written in it.
+    def encode(self, text: str, place: Place) -> NDArray[np.int32]:
+        """int32 [tokens] of `text`, in which a special token is written.
 
         Raises `TemplateError` where a single character is a control token to the vocabulary.
         """
-        ids = encode(self._tokenizer(first=first, literal=has_special), text)
-        return self._cut(text, first) if self._control.any_in(ids) else ids
+        return self.checked(encode(self._tokenizers.form(place, literal=True), text), text, place)
 
-    def _tokenizer(self, *, first: bool, literal: bool) -> Tokenizer:
-        if literal:
-            return self._tokenizers.literal if first else self._tokenizers.inner_literal
-        return self._tokenizers.plain if first else self._tokenizers.inner
+    def checked(self, ids: NDArray[np.int32], text: str, place: Place) -> NDArray[np.int32]:
+        """`ids`, which `text` was encoded to; others where a control token is among them. Raises like `encode`."""
+        return self._cut(text, place) if self._control.any_in(ids) else ids
 
-    def _cut(self, text: str, first: bool) -> NDArray[np.int32]:
-        encoding = self._tokenizer(first=first, literal=True).encode(text, add_special_tokens=False)
+    def _cut(self, text: str, place: Place) -> NDArray[np.int32]:
+        encoding = self._tokenizers.form(place, literal=True).encode(text, add_special_tokens=False)
         ids = np.array(encoding.ids, dtype=np.int32)
         spans = [encoding.offsets[i] for i in np.flatnonzero(self._control.where(ids))]
         if not spans:
@@ -61,5 +58,10 @@ class LiteralEncoder:
         if any(end - start <= 1 for start, end in spans):
             raise TemplateError(f"{text!r:.80} cannot be sent as text: it is a control token of this model")
         bounds = [0, *(start + 1 for start, _ in spans), len(text)]
-        pieces = [text[a:b] for a, b in pairwise(bounds) if a < b]
-        return np.concatenate([self._cut(piece, first and i == 0) for i, piece in enumerate(pieces)])
+        inner: list[Place] = ["inner"] * len(spans)
+        pieces = [
+            (text[a:b], where)
+            for (a, b), where in zip(pairwise(bounds), [place, *inner], strict=True)
+            if a < b
+        ]
+        return np.concatenate([self._cut(piece, where) for piece, where in pieces])

@@ -1,14 +1,11 @@
 """A request's data as templates may see it: plain JSON values, copied, with every string checked."""
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from canon.errors import TemplateError
 from canon.tokens.lexemes import NumberLexeme
 from canon.tokens.limits import ChatLimits
-
-_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class PlainCopy:
@@ -47,8 +44,7 @@ class PlainCopy:
         return self._text(key, path)
 
     def _text(self, text: str, path: str) -> str:
-        if not text.isascii():
-            check_surrogates(text, path)
+        check_surrogates(text, path)
         self._characters += len(text)
         if self._characters > self._limits.characters:
             raise TemplateError(f"the request has more than {self._limits.characters} characters", path)
@@ -57,8 +53,14 @@ class PlainCopy:
 
 def check_surrogates(text: str, path: str) -> None:
     """Lone surrogates have no UTF-8 and hence no tokens."""
-    if found := _SURROGATE.search(text):
-        raise TemplateError(f"lone surrogate U+{ord(found[0]):04X} at character {found.start()}", path)
+    if text.isascii():
+        return
+    try:
+        text.encode()  # several times faster than to look for them
+    except UnicodeEncodeError as error:
+        raise TemplateError(
+            f"lone surrogate U+{ord(text[error.start]):04X} at character {error.start}", path
+        ) from None
 
 
 def strings(value: Any) -> Iterator[str]:

@@ -121,8 +121,8 @@ def _parted(scanner: TextScanner, text: str) -> Iterable[tuple[bool, str]]:
 
 
 def _any_of(characters: str) -> Callable[[str], bool]:
-    pattern = re.compile(f"[{re.escape(characters)}]" if characters else r"(?!)")
-    return lambda text: pattern.search(text) is not None
+    # One look for each is many times faster than one for a class of them.
+    return lambda text: any(character in text for character in characters)
 
 
 def _written(words: Iterable[str], template: ChatTemplate, variables: Mapping[str, str]) -> frozenset[str]:

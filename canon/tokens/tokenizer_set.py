@@ -1,8 +1,9 @@
 """One model's tokenizer in the forms that encoding needs."""
 
 from collections.abc import Sequence
+from copy import deepcopy
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import orjson
@@ -11,6 +12,9 @@ from tokenizers import AddedToken, Tokenizer
 
 from canon.errors import ModelFolderError
 from canon.tokens.model_folder import ModelFolder
+
+# Where a text stands: at the prompt's beginning, behind a special token, or behind text that it goes on from.
+Place = Literal["first", "inner", "continuing"]
 
 
 class TokenizerSet:
@@ -49,24 +53,53 @@ class TokenizerSet:
     @cached_property
     def inner(self) -> Tokenizer:
         """For a piece that does not begin the text."""
-        return self.plain if self._inner_source is None else self._build(self._inner_source)
+        return self.plain if self._inner_as == self._description else self._build_as(self._inner_as)
 
     @cached_property
     def inner_literal(self) -> Tokenizer:
-        return self.literal if self._inner_source is None else _literal(self._build(self._inner_source))
+        return self.literal if self.inner is self.plain else _literal(self._build_as(self._inner_as))
 
     @cached_property
-    def _inner_source(self) -> str | None:
-        """The tokenizer's description for pieces past the first; None where they are encoded alike.
+    def prepends(self) -> bool:
+        """Does the normalizer put something before every text?"""
+        return self.continuing_description != self._inner_as
+
+    @cached_property
+    def continuing(self) -> Tokenizer:
+        """For a text that goes on inside a piece, with a blank, a line end or punctuation."""
+        return self._build_as(self.continuing_description) if self.prepends else self.inner
+
+    @cached_property
+    def continuing_literal(self) -> Tokenizer:
+        return _literal(self._build_as(self.continuing_description)) if self.prepends else self.inner_literal
+
+    @cached_property
+    def _inner_as(self) -> dict[str, Any]:
+        """The description for pieces past the first, without the vocabulary.
 
         Of all pre-tokenizers only Metaspace looks at where in the text a piece stands.
         """
-        if not _first_only_metaspaces(self._description.get("pre_tokenizer")):
-            return None
-        description: dict[str, Any] = orjson.loads(self._source)
-        for part in _first_only_metaspaces(description["pre_tokenizer"]):
+        description = deepcopy(self._description)
+        for part in _first_only_metaspaces(description.get("pre_tokenizer")):
             part["prepend_scheme"] = "never"
-        return orjson.dumps(description).decode()
+        return description
+
+    @cached_property
+    def continuing_description(self) -> dict[str, Any]:
+        """The description of `continuing`, without the vocabulary."""
+        return {**self._inner_as, "normalizer": _without_prepend(self._inner_as.get("normalizer"))}
+
+    def form(self, place: Place, *, literal: bool) -> Tokenizer:
+        """The tokenizer for a text at `place`; `literal`: special tokens in it are text."""
+        if place == "first":
+            return self.literal if literal else self.plain
+        if place == "inner":
+            return self.inner_literal if literal else self.inner
+        return self.continuing_literal if literal else self.continuing
+
+    def _build_as(self, description: dict[str, Any]) -> Tokenizer:
+        whole = orjson.loads(self._source) | {k: v for k, v in description.items() if k != "model"}
+        return self._build(orjson.dumps(whole).decode())
 
     def _build(self, source: str) -> Tokenizer:
         try:
@@ -81,9 +114,17 @@ class TokenizerSet:
 
 def encode(tokenizer: Tokenizer, text: str) -> NDArray[np.int32]:
     """The ids of `text` alone, int32 [tokens]: nothing put before or behind it."""
+    return encode_all(tokenizer, [text])[0]
+
+
+def encode_all(tokenizer: Tokenizer, texts: Sequence[str]) -> list[NDArray[np.int32]]:
+    """The ids of each of `texts` alone, as `encode` gives them.
+
+    Several texts are encoded on several threads, without the interpreter's lock.
+    """
     # The batch call is the one that computes no offsets.
-    encoding = tokenizer.encode_batch_fast([text], add_special_tokens=False)[0]
-    return np.array(encoding.ids, dtype=np.int32)
+    encodings = tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
+    return [np.array(encoding.ids, dtype=np.int32) for encoding in encodings]
 
 
 def _literal(tokenizer: Tokenizer) -> Tokenizer:
@@ -120,3 +161,15 @@ def _first_only_metaspaces(part: Any) -> list[dict[str, Any]]:
     if part.get("type") == "Sequence":
         return [found for inner in part["pretokenizers"] for found in _first_only_metaspaces(inner)]
     return [part] if part.get("type") == "Metaspace" and part.get("prepend_scheme") == "first" else []
+
+
+def _without_prepend(part: Any) -> Any:
+    """A normalizer's description without what it puts before every text."""
+    if not isinstance(part, dict):
+        return part
+    if part.get("type") == "Prepend":
+        return None
+    if part.get("type") == "Sequence":
+        kept = [_without_prepend(inner) for inner in part["normalizers"]]
+        return {**part, "normalizers": [inner for inner in kept if inner is not None]}
+    return part

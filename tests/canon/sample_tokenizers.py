@@ -2,11 +2,12 @@
 
 import json
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 from tokenizers import (
     AddedToken,
+    Regex,
     Tokenizer,
     decoders,
     models,
@@ -140,10 +141,14 @@ def sentencepiece_bpe() -> Tokenizer:
     tokens = ["<unk>", *(f"<0x{i:02X}>" for i in range(256))]
     trainer = trainers.BpeTrainer(vocab_size=700, special_tokens=tokens, show_progress=False)
     tokenizer.train_from_iterator([word for line in _CORPUS for word in line.split(" ")], trainer)
-    # The trainer calls the bytes special; in models' tokenizers they are words like others.
+    return _add(_with_bytes_as_words(tokenizer))
+
+
+def _with_bytes_as_words(tokenizer: Tokenizer) -> Tokenizer:
+    """The trainer calls the bytes special; in models' tokenizers they are words like others."""
     description = json.loads(tokenizer.to_str())
     description["added_tokens"] = [t for t in description["added_tokens"] if t["content"] == "<unk>"]
-    return _add(Tokenizer.from_str(json.dumps(description)))
+    return Tokenizer.from_str(json.dumps(description))
 
 
 def wordpiece() -> Tokenizer:
@@ -192,10 +197,77 @@ KINDS: dict[str, Callable[[], Tokenizer]] = {
 }
 
 
+_CONTRACTIONS = "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+_UPPER, _LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+
+# How the pre-tokenizers of these models split, each by an expression of its own.
+EXPRESSIONS = {
+    "llama3": rf"{_CONTRACTIONS}|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|\p{{N}}{{1,3}}"
+    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+    "qwen2": rf"{_CONTRACTIONS}|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|\p{{N}}"
+    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+    "o200k": rf"[^\r\n\p{{L}}\p{{N}}]?{_UPPER}*{_LOWER}+{_CONTRACTIONS}?"
+    rf"|[^\r\n\p{{L}}\p{{N}}]?{_UPPER}+{_LOWER}*{_CONTRACTIONS}?|\p{{N}}{{1,3}}"
+    r"| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+}
+
+
+def by_expression(name: str, behavior: str = "isolated", *, invert: bool = False) -> Tokenizer:
+    """Byte-level BPE behind one of `EXPRESSIONS`."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.normalizer = normalizers.NFC()
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(EXPRESSIONS[name]), behavior, invert),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    tokenizer.decoder = decoders.ByteLevel()
+    return _add(_trained_bpe(tokenizer))
+
+
+def gemma_like() -> Tokenizer:
+    """Blanks become a sign, and the whole text goes to BPE at once."""
+    tokenizer = Tokenizer(models.BPE(unk_token="<unk>", byte_fallback=True, fuse_unk=True))
+    tokenizer.normalizer = normalizers.Replace(" ", "▁")
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(" ", "merged_with_previous")
+    tokens = ["<unk>", *(f"<0x{i:02X}>" for i in range(256))]
+    trainer = trainers.BpeTrainer(vocab_size=700, special_tokens=tokens, show_progress=False)
+    words = [" " + word for line in _CORPUS for word in line.split(" ")]
+    tokenizer.train_from_iterator(words, trainer)
+    return _add(_with_bytes_as_words(tokenizer))
+
+
+def joining_words() -> Tokenizer:
+    """As `gemma_like`, with words of the vocabulary that go over blanks: it must not be cut at them."""
+    tokenizer = Tokenizer(models.BPE(unk_token="<unk>"))
+    tokenizer.normalizer = normalizers.Replace(" ", "▁")
+    trainer = trainers.BpeTrainer(vocab_size=900, special_tokens=["<unk>"], show_progress=False)
+    tokenizer.train_from_iterator(_CORPUS, trainer)
+    return _add(tokenizer)
+
+
+def words_at_seams() -> Tokenizer:
+    """Added tokens where texts would be cut, one of which takes the blanks behind it, one whole words only."""
+    tokenizer = by_expression("llama3")
+    tokenizer.add_tokens([AddedToken(text, normalized=False) for text in ("or not", "e, f", "x\ny")])
+    tokenizer.add_tokens([AddedToken("lazy", rstrip=True), AddedToken(" dog", single_word=True)])
+    return tokenizer
+
+
+SPLITTING: dict[str, Callable[[], Tokenizer]] = {
+    **{name: partial(by_expression, name) for name in EXPRESSIONS},
+    "removed": lambda: by_expression("llama3", "removed", invert=True),
+    "gemma_like": gemma_like,
+    "joining_words": joining_words,
+    "words_at_seams": words_at_seams,
+}
+
+
 @cache
 def tokenizer_text(kind: str) -> str:
     """The trained tokenizer's JSON; each kind is trained once a run."""
-    return KINDS[kind]().to_str()
+    return (KINDS | SPLITTING)[kind]().to_str()
 
 
 def sample(kind: str) -> Tokenizer:

@@ -1,7 +1,7 @@
 """Ids are those of a plain encode, whatever was seen before, and what was seen is not encoded again."""
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from canon.tokens import PromptTokenizer
 from canon.tokens.encoder import PromptEncoder
 from canon.tokens.memo import EncodingMemo
 from canon.tokens.model_folder import read_model_folder
-from canon.tokens.tokenizer_set import TokenizerSet, encode
+from canon.tokens.tokenizer_set import TokenizerSet, encode_all
 from tests.canon.sample_tokenizers import KINDS, SPECIAL, WORDS_ADDED, sample
 
 FRAGMENTS = st.one_of(
@@ -75,11 +75,11 @@ def encoded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Every text that the tokenizer itself is asked to encode."""
     texts: list[str] = []
 
-    def noting(tokenizer: Tokenizer, text: str) -> NDArray[np.int32]:
-        texts.append(text)
-        return encode(tokenizer, text)
+    def noting(tokenizer: Tokenizer, some: Sequence[str]) -> list[NDArray[np.int32]]:
+        texts.extend(some)
+        return encode_all(tokenizer, some)
 
-    monkeypatch.setattr("canon.tokens.encoder.encode", noting)
+    monkeypatch.setattr("canon.tokens.encoder.encode_all", noting)
     return texts
 
 
