@@ -12,7 +12,9 @@ _TEXT = re.compile(
     r"|dokument|artikel|brief|nachricht|vertrag|bericht|textes?|absatz|inhalt|datei"
     r"|texte|lettre|courriel|contrat|extrait|fichier|contenu"
     r"|texto|documento|carta|correo|mensaje|contrato|archivo|contenido|testo|lettera|messaggio|contratto)"
-    r"(?:\s+(?:is|are|reads|says|begins|starts|follows|below|lautet|ist|folgt|est|suit|es|dice|sigue|è|here"
+    r"(?:\s+so far)?"
+    r"(?:\s+(?:is|are|was|were|said|wrote|reads|says|begins|starts|follows|below|lautet|war|ist|folgt|est|suit|es|dice"
+    r"|sigue|è|here"
     r"|to \w+|(?:as )?follows|is (?:as follows|below|this|the following|here)))?\s*[:：]\s*$"
     r"|(?:文本|文章|原文|正文|内容|合同|邮件|文档|テキスト|文書|原稿|契約書|メール|本文)(?:如下|は次の通り|は以下の通り)?(?:です)?[:：]\s*$",
     re.IGNORECASE,

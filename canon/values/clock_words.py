@@ -19,6 +19,7 @@ poniedziałek wtorek środa czwartek piątek sobota niedziela
 pazartesi salı çarşamba perşembe cuma cumartesi pazar
 måndag tisdag onsdag torsdag fredag lördag söndag mandag tirsdag lørdag søndag
 pondělí úterý středa čtvrtek pátek neděle
+الاثنين الإثنين الثلاثاء الأربعاء الاربعاء الخميس الجمعة السبت الأحد الاحد
 """
 _MONTHS = """
 january february march april may june july august september october november december
@@ -35,13 +36,14 @@ stycznia lutego marca kwietnia maja czerwca lipca sierpnia września październi
 січня лютого березня квітня травня червня липня серпня вересня жовтня листопада грудня
 ocak şubat mart nisan mayıs haziran temmuz ağustos eylül ekim kasım aralık
 augusti oktober december desember marts maj
+يناير فبراير مارس أبريل ابريل مايو يونيو يوليو أغسطس اغسطس سبتمبر أكتوبر اكتوبر نوفمبر ديسمبر
 ledna února března dubna května června července srpna září října listopadu prosince
 """
 _FILLERS = """
 at on the of and in it is now um am den der dem das à a le la les el los las de del à il alle ore
 às as do da o op om te w o р в год saat klockan kl den og och v ve
 """
-_HALVES = "am pm a.m p.m vormittags nachmittags abends morgens mittags"
+_HALVES = "am pm a.m p.m صباحا صباحًا مساء مساءً vormittags nachmittags abends morgens mittags"
 _UNITS = "uhr h hrs hours hour o'clock uur heures heure horas hora hs min s sec ч мин"
 _PARTS = """
 week kw cw quarter q day d year w semaine semana settimana woche unix epoch ms seconds milliseconds г года год року рік

@@ -27,12 +27,17 @@ _TOKEN = re.compile(
   | (?P<epoch>\d{10}(?:\.\d{1,9}|\d{3}|\d{6}|\d{9})?)(?![\d.])
   | (?P<offset>(?:UTC|GMT)?[+\u2212-]\d{1,2}(?::?\d{2})?)(?![\d:])
   | (?P<area>(?:Africa|America|Antarctica|Asia|Atlantic|Australia|Europe|Indian|Pacific|Etc)/[A-Za-z_/+-]+)
+  | (?P<half>[ap]\.\s?m\.)(?!\w)
   | (?P<number>\d{1,4})(?:st|nd|rd|th|er|º|ª|\.)?(?![\d])
   | (?P<word>[^\W\d_]+(?:['’.][^\W\d_]+)*)
   | (?P<space>\s+)
   | (?P<punct>[,.()\[\]/|·•@~–\-（）【】，\u3000])
     """,
     re.VERBOSE,
+)
+# A year before computers had clocks, unless it is a time such as `1530 hours`; `15:30-1545` is none either.
+_LONG_AGO = re.compile(
+    r"(?<![\d:.+-])1[5-9]\d\d(?=[-/.年년,;)\s]|\Z)(?!\s?(?:h|hrs|hours|uhr|z|utc)\b)", re.IGNORECASE
 )
 _UNSPACED = re.compile("|".join(map(re.escape, sorted(UNSPACED, key=len, reverse=True))))
 _CHINESE_NUMBER = re.compile("[〇零一二两兩三四五六七八九十廿卅元]{1,4}")
@@ -75,6 +80,8 @@ def clock_at(text: str, start: int, stop: int) -> tuple[int, Precision] | None:
         if counts:
             end = at
     precision = seen.precision() if end > start else None
+    if precision and _LONG_AGO.search(text, start, end):
+        return None
     return (end, precision) if precision else None
 
 
@@ -92,6 +99,9 @@ def _step(text: str, at: int, stop: int, seen: _Seen) -> tuple[int, bool] | None
         return found.end(), found[0] in ")]）】"
     if kind == "mark":
         kind = "date"
+    if kind == "half":
+        seen.halves += 1
+        return found.end(), True
     return (found.end(), True) if _number(kind, found[0], seen) else None
 
 

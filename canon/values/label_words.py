@@ -52,12 +52,12 @@ data ora giorno anno
 tijd tijdstip dag maand jaar
 godzina czas dzień rok
 дата время день год неделя час дату
-tarih saat gün zaman
+tarih tarihi saat saati gün günü zaman
 tid klockslag dato klokkeslæt dag
 čas den datum
 日期 时间 時間 时刻 時刻 日時 日付 曜日 时间戳 時間戳 星期 日子 年月日 タイムスタンプ
 시간 시각 날짜 일시 요일 일자
-تاريخ التاريخ الوقت وقت समय तारीख ngày giờ tanggal waktu
+تاريخ التاريخ الوقت وقت الساعة समय तारीख ngày giờ tanggal waktu
 """,
     ID: """
 id ids uuid guid ulid ksuid identifier token nonce kennung identifiant
@@ -96,14 +96,14 @@ aktuelle aktueller aktuelles aktuellen aktuell heutige heutiger heutiges jetzige
 lokale system
 jour actuelle actuelles actuels actuel courante courant locale système d'aujourd'hui aujourd'hui
 présente
-actual actuales hoy sistema corrente attuale odierna locale atual atuais hoje sistema
+actual actuales hoy sistema corrente correnti attuale attuali odierna locale atual atuais hoje sistema
 huidige lokale vandaag aktualna aktualny obecna bieżąca lokalny
 текущая текущее текущий текущие сегодняшняя сегодняшнее сейчас местное системное
-güncel mevcut bugünün şimdiki yerel şu anki aktuell nuvarande dagens nuværende aktuální
+güncel mevcut geçerli bugünün şimdiki yerel şu anki aktuell nuvarande dagens nuværende aktuální
 当前 當前 现在 現在 目前 今天 今日 系统 系統 本地 服务器 伺服器 用户 现地 現地 本日 システム ローカル
 サーバー 実際
 현재 오늘 시스템 로컬 서버 지금
-الحالي الحالية वर्तमान hiện tại saat ini sekarang
+الحالي الحالية اليوم الآن वर्तमान hiện tại saat ini sekarang
 """,
     ID: """
 request session trace correlation conversation thread run chat span transaction invocation message
@@ -160,7 +160,7 @@ now currently today tomorrow yesterday sommes nowtime currenttime currentdate cu
 systemtime
 unixtime datetimenow
 heute jetzt systemzeit ortszeit aujourd'hui maintenant hoy ahora oggi adesso hoje agora vandaag nu
-dziś dzisiaj teraz сегодня сейчас bugün şimdi idag nu dnes teď
+dziś dzisiaj teraz اليوم الآن сегодня сейчас bugün şimdi idag nu dnes teď
 现在 現在 今天 今日 本日 只今 目前 当前 當前 현재 오늘 지금 现时 此刻
 epoch unix
 """,

@@ -12,6 +12,7 @@ from canon.values.git import OPENING
 from canon.values.headings import Heading, heading_of
 from canon.values.items import item_of, label_only
 from canon.values.promotion import (
+    drop_configurations,
     drop_records,
     mark_repository,
     mark_titled_values,
@@ -56,6 +57,7 @@ def passages_of(text: str, lines: Sequence[Line]) -> tuple[list[Passage], list[S
     mark_titled_values(sheet)
     mark_repository(sheet)
     drop_records(sheet)
+    drop_configurations(sheet)
     promote_paragraphs(sheet)
     promote_headed(sheet)
     promote_blocks(sheet)

@@ -12,6 +12,15 @@ from canon.values.sheet import Sheet
 _DIGITS = re.compile(r"\d+")
 _HEADER = re.compile(r"[A-Z][A-Za-z-]*(?: [a-z]+)?: \S")  # the lines of a letter's or a record's head
 _STARTS = frozenset(("start", "started", "opened", "began"))
+_ASSIGNMENT = re.compile(r"(?:export |set )?[A-Za-z_][\w.-]{0,60} ?= ?\S")
+_SECTION = re.compile(r"\[{1,2}[\w.\"-]{1,60}\]{1,2}[ \t]*$")
+_FIELD = re.compile(
+    r"[-*• \t]*(?:status|subject|priority|ticket|order|text|description|title|gate|seat|patient|message|error|severity"
+    r"|exception|assignee|amount|total|invoice|product|reference|password|phone|address|diagnosis|betreff|betrag"
+    r"|beschreibung|bestellung|sujet|montant|asunto|importe|oggetto|importo|assunto|тема|状态|主题|件名|제목)"
+    r"(?: [\w#-]{1,20}){0,2} ?[:：]",
+    re.IGNORECASE,
+)
 _EDGE_KINDS = frozenset(("clock", "counter", "uuid", "ulid", "ksuid", "traceparent"))
 _NEIGHBOUR_KINDS = _EDGE_KINDS | {"date"}
 
@@ -47,7 +56,7 @@ def drop_records(sheet: Sheet) -> None:
     for at, item in enumerate(sheet.items):
         if item is None or not (sheet.moves[at] or sheet.weak[at]):
             continue
-        if item.kind != "state" and item.labelled and not says_present(item.words):
+        if item.kind != "state" and item.labelled:
             seen.setdefault(_record_key(item, sheet.strings[at]), []).append(at)
     for places in seen.values():
         if len({_values(sheet, at) for at in places}) > 1:
@@ -61,19 +70,52 @@ def _values(sheet: Sheet, at: int) -> tuple[str, ...]:
 
 
 def _record_key(item: Item, string: str) -> tuple[object, ...]:
+    if says_present(item.words):
+        return ("present", _around(item, string))
     shape = _DIGITS.sub("0", string.strip()) if item.kind == "counter" else item.kind
     return (item.words, shape)
 
 
+def _around(item: Item, string: str) -> str:
+    """The line without its values."""
+    pieces, at = [], 0
+    for _, start, stop in item.values:
+        pieces.append(string[at:start])
+        at = stop
+    return "\0".join((*pieces, string[at:])).strip().casefold()
+
+
+def drop_configurations(sheet: Sheet) -> None:
+    """Settings of a program and forms of a record: what is in them says nothing of the moment."""
+    for first, stop in sheet.paragraphs:
+        rows = range(first, stop)
+        if any(sheet.moves[at] or sheet.weak[at] for at in rows) and _is_record(sheet, rows):
+            for at in rows:
+                item = sheet.items[at]
+                if item is not None and not (
+                    item.words and says_present(item.words) and not _sets(sheet, at)
+                ):
+                    sheet.stay(at)
+
+
+def _is_record(sheet: Sheet, rows: Sequence[int]) -> bool:
+    """A section of settings, an assignment that is none of the moment, or the fields of a ticket."""
+    others = [sheet.strings[at] for at in rows if sheet.items[at] is None]
+    if any(_sets(sheet, at) for at in rows):
+        return any(_ASSIGNMENT.match(other) or _SECTION.match(other) for other in others)
+    return sum(1 for other in others if _FIELD.match(other)) > 1
+
+
+def _sets(sheet: Sheet, at: int) -> bool:
+    return _ASSIGNMENT.match(sheet.strings[at]) is not None
+
+
 def promote_paragraphs(sheet: Sheet) -> None:
     """Lines that could be of the moment are, in a paragraph where each line is and one is for sure."""
-    first = 0
-    for at in range(len(sheet) + 1):
-        if at == len(sheet) or sheet.blank[at]:
-            rows = [row for row in range(first, at) if sheet.headings[row] is None or sheet.moves[row]]
-            _promote(sheet, rows, any(sheet.moves[row] for row in rows))
-            _promote_neighbours(sheet, rows)
-            first = at + 1
+    for first, stop in sheet.paragraphs:
+        rows = [row for row in range(first, stop) if sheet.headings[row] is None or sheet.moves[row]]
+        _promote(sheet, rows, any(sheet.moves[row] for row in rows))
+        _promote_neighbours(sheet, rows)
 
 
 def _promote_neighbours(sheet: Sheet, rows: Sequence[int]) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from canon.text import Line
+from canon.values.handed_over import is_fiction, mark_handed_over, paragraphs_of
 from canon.values.headings import Heading, heading_of
 from canon.values.items import Item, item_of
 from canon.values.pairs import is_pair, pairs_hold_value
@@ -12,6 +13,11 @@ from canon.values.screen import may_hold_item
 from canon.values.tags import Regions, attributes_of, element_of, is_personal, tag_kind
 
 _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])|[_-]")
+
+
+_SCENIC = frozenset(
+    ("clock", "date", "name", "user", "locale", "time zone", "coordinates", "counter")
+)  # kinds
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +42,10 @@ class Sheet:
         self.headed = _headed(
             self.headings, self.blank
         )  # by which line, of those that announce state; -1: none
-        self.shown = _shown(self.headings, self.blank)  # whether each is below a title that announces content
+        self.shown = _shown(self.headings, self.blank)  # whether each is content that a line announces
+        mark_handed_over(self.strings, self.blank, self.headings, self.shown)
+        self.paragraphs = paragraphs_of(self.blank)
+        self.fiction = is_fiction(text)  # clocks and places are a scene's
         self.items: list[Item | None] = [None] * len(lines)  # of lines that are nothing but an item
         self.moves = [False] * len(lines)
         self.weak = [False] * len(lines)  # leaves if its surroundings say so
@@ -97,6 +106,7 @@ class Sheet:
         if item is None:
             return
         free = self.plain(at) or self._is_lone_row(at) or (personal and self.free(at))
+        free = free and not self._is_of_scene(at, item)
         if item.whole:
             self.items[at] = item
             self.weak[at] = free and (item.kind != "name" or personal)  # a persona has a name as well
@@ -110,9 +120,15 @@ class Sheet:
         offset = self.lines[at].start
         self.stays.append(Stay(offset + start, offset + stop, item.kind, guarded))
 
+    def _is_of_scene(self, at: int, item: Item) -> bool:
+        """Where a text sets a scene, only its first and last line and blocks of state tell of the real moment."""
+        if not self.fiction or item.kind not in _SCENIC or self.regions.around(at) or self.headed[at] >= 0:
+            return False
+        return at not in (self.paragraphs[0][0], self.paragraphs[-1][1] - 1)
+
     def _is_lone_row(self, at: int) -> bool:
         """Values between bars look like a row of a table, but a table has more than one."""
-        if self.lines[at].guard != "table" or self.strings[at].lstrip()[:1] == "|":
+        if self.lines[at].guard != "table" or self.shown[at] or self.strings[at].lstrip()[:1] == "|":
             return False
         near = (each for each in (at - 1, at + 1) if 0 <= each < len(self))
         return all(self.lines[each].guard != "table" for each in near)
