@@ -10,7 +10,9 @@ import orjson
 
 from engine_adapters.base import Health
 from engine_adapters.errors import EngineFailureError, EngineNotReadyError, UnsupportedByEngineError
+from engine_adapters.remote import openapi
 from engine_adapters.remote.json_patch import patched
+from engine_adapters.remote.openapi import Api, read_api
 from engine_adapters.remote.prometheus import parse_metrics
 from engine_adapters.remote.relay import (
     Account,
@@ -107,6 +109,13 @@ class HttpEngine(RelayEngine):
         )
         return tuple(name for name in names if isinstance(name, str))
 
+    async def api(self) -> Api:
+        """What the server says of its own routes; says nothing where it does not publish that."""
+        try:
+            return read_api(await self.ask("GET", f"{self.server}{openapi.PATH}"))
+        except EngineNotReadyError:
+            return Api()
+
     def url(self, route: Route) -> str:
         """Where a route's requests go; raises UnsupportedByEngineError for one that this engine has not."""
         if route not in self.paths:
@@ -130,6 +139,10 @@ class HttpEngine(RelayEngine):
             if not options.get("include_usage"):
                 values["stream_options"] = orjson.dumps({**options, "include_usage": True})
         return values
+
+    def rewrites(self, request: RelayRequest, given: Rewrites) -> Rewrites:
+        """`given`, and what keeps from the client what was asked for upstream only."""
+        return _hiding(request, given)
 
     @asynccontextmanager
     async def relay(
@@ -157,7 +170,11 @@ class HttpEngine(RelayEngine):
             raise EngineFailureError(f"The engine {self.name} broke the connection: {error}") from error
         try:
             yield _HttpAnswer(
-                self.name, response, profile, prompts_in(request), _hiding(request, rewrites or Rewrites())
+                self.name,
+                response,
+                profile,
+                prompts_in(request),
+                self.rewrites(request, rewrites or Rewrites()),
             )
         finally:
             await response.aclose()
@@ -226,9 +243,9 @@ def _hiding(request: RelayRequest, rewrites: Rewrites) -> Rewrites:
 
 
 def _hidden(payload: dict[str, Any], _: UsageRead) -> Mapping[str, Any] | None:
-    if not payload.get("choices"):
-        return None
-    return {**payload, "usage": None} if payload.get("usage") else payload
+    if not payload.get("usage"):
+        return payload
+    return {**payload, "usage": None} if payload.get("choices") else None
 
 
 class _HttpAnswer(RelayedAnswer):

@@ -100,6 +100,7 @@ class StreamWatcher(AnswerWatcher):
         self._rewrite_error = rewrite_error
         self._as_came = rewrite is None and rewrite_error is None
         self._begun: dict[str, Any] = {}  # usage of an event at the start, which later ones add to
+        self._details: Mapping[str, Any] = {}  # SGLang's, which come in an event of their own before usage
 
     def feed(self, chunk: bytes) -> bytes:
         """What goes on to the client for this chunk."""
@@ -136,7 +137,11 @@ class StreamWatcher(AnswerWatcher):
         """Until the first content every event is; later only those that may say what is counted."""
         if self.account.first_token_at is None:
             return True
-        has_usage = (b'"usage"' in data and b'"usage":null' not in data) or b'"timings"' in data
+        has_usage = (
+            (b'"usage"' in data and b'"usage":null' not in data)
+            or b'"timings"' in data
+            or b'"sglext"' in data
+        )
         return has_usage or b'"error"' in data or b"_reason" in data or b'"type"' in data
 
     def _payload(self, event: bytes, data: bytes, payload: dict[str, Any]) -> bytes:
@@ -170,7 +175,16 @@ class StreamWatcher(AnswerWatcher):
         if isinstance(kind, str) and kind.startswith("response."):
             inner = part(payload, "response")
             return inner if part(inner, "usage") else None
-        if part(payload, "usage") or part(payload, "timings") or part(payload, "meta_info"):
+        if part(payload, "sglext", "cached_tokens_details"):
+            self._details = payload["sglext"]
+        if part(payload, "usage") and self._details:
+            return {**payload, "sglext": self._details}
+        if (
+            part(payload, "sglext")
+            or part(payload, "usage")
+            or part(payload, "timings")
+            or part(payload, "meta_info")
+        ):
             return payload
         return None
 

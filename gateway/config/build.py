@@ -9,6 +9,8 @@ from engine_adapters.remote.http_engine import HttpOptions
 from engine_adapters.remote.llama_cpp import LlamaCppEngine
 from engine_adapters.remote.openai_compatible import OpenAICompatibleEngine
 from engine_adapters.remote.relay import RelayEngine
+from engine_adapters.remote.sglang import SGLangEngine
+from engine_adapters.remote.vllm import VllmEngine
 from gateway.canonical.policies import parse_policy
 from gateway.config.engines import Anthropic, EmbeddedEngine, OpenAICompatible, RemoteEngine, SelfHosted
 from gateway.config.model import Config
@@ -54,9 +56,10 @@ def _adapter(engine: RemoteEngine, models: tuple[str, ...], options: HttpOptions
     if isinstance(engine, OpenAICompatible):
         return OpenAICompatibleEngine(engine.name, engine.url, models, options, engine.profile)
     assert isinstance(engine, SelfHosted)
-    if engine.kind == "llama_cpp":
-        return LlamaCppEngine(engine.name, engine.url, models, options)
-    return OpenAICompatibleEngine(engine.name, engine.url, models, options, engine.kind)
+    if engine.kind == "vllm":
+        return VllmEngine(engine.name, engine.url, models, options, engine.probe)
+    own = SGLangEngine if engine.kind == "sglang" else LlamaCppEngine
+    return own(engine.name, engine.url, models, options)
 
 
 def embedded_options(engine: EmbeddedEngine) -> EmbeddedOptions:

@@ -76,6 +76,9 @@ class SelfHosted(RemoteEngine):
     """An engine with an adapter of its own."""
 
     kind: Literal["sglang", "vllm", "llama_cpp"]
+    probe: bool = (
+        True  # vLLM: may be asked for a token or two at the start, to find out whether it reports reuse
+    )
 
 
 class OpenAICompatible(RemoteEngine):
