@@ -168,5 +168,5 @@ def _shortened(path: str, chunks: list[bytes]) -> list[bytes]:
 
 def _outline(api: dict[str, Any]) -> dict[str, Any]:
     schemas = api["components"]["schemas"]
-    fields = {name: {"properties": dict.fromkeys(schemas[name]["properties"], {})} for name in _SCHEMAS}
-    return {"paths": dict.fromkeys(api["paths"], {}), "components": {"schemas": fields}}
+    fields = {name: {"properties": {key: {} for key in schemas[name]["properties"]}} for name in _SCHEMAS}
+    return {"paths": {path: {} for path in api["paths"]}, "components": {"schemas": fields}}

@@ -1,7 +1,7 @@
 """Records exchanges with real engines for `tests/data/exchanges`: `python -m tests.engines.record vllm sglang`.
 
-Each engine is started with its flags and without them; every fact in `<engine>_facts.py` runs through a proxy that keeps
-requests, answers with their chunks, and metrics before and after. A fact that does not hold stops the recording.
+Each engine is started with its flags and without them; every fact in `<engine>_facts.py` runs through a proxy that
+keeps requests, answers with their chunks, and metrics before and after. A fact that does not hold stops the recording.
 """
 
 import asyncio

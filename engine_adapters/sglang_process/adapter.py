@@ -1,0 +1,170 @@
+"""SGLang in a process of its own behind the interface that all engines share."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Collection, Mapping
+from contextlib import aclosing
+
+import numpy as np
+from numpy.typing import NDArray
+from tokenizers import Tokenizer
+
+from engine_adapters.base import Capabilities, EngineAdapter, Event, GenerateRequest, Health, Tier, Usage
+from engine_adapters.embedded.model_family import ModelFamily
+from engine_adapters.embedded.models.chat_template import chat_template_text
+from engine_adapters.errors import (
+    EngineError,
+    EngineFailureError,
+    EngineNotReadyError,
+    EngineOverloadedError,
+)
+from engine_adapters.remote.sglang import tiers_of
+from engine_adapters.sglang_process.child import Child
+from engine_adapters.sglang_process.config import SGLangConfig
+from engine_adapters.sglang_process.native import NativeStream, native_request
+
+log = logging.getLogger("kvgate.sglang")
+
+
+class SGLangProcess(EngineAdapter):
+    """Runs `sglang.Engine` in a child, which is started again when it ends by itself. Made with `start`."""
+
+    def __init__(self, config: SGLangConfig, child: Child) -> None:
+        self._config = config
+        self._child = child
+        self._tokenizer = Tokenizer.from_file(str(config.model / "tokenizer.json"))
+        self._family = ModelFamily(chat_template_text(config.model), self._tokenizer, config.tool_parser)
+        self._running = 0
+        self._counted = dict.fromkeys(
+            (
+                "requests",
+                "prompt_tokens",
+                "reused_tokens",
+                "completion_tokens",
+                "failed_requests",
+                "restarts",
+            ),
+            0,
+        )
+        self._down: str | None = None  # why nothing is taken now
+        self._watching = asyncio.create_task(self._watch())
+
+    @classmethod
+    async def start(cls, config: SGLangConfig) -> "SGLangProcess":
+        """Start the engine and wait for it; raises EngineNotReadyError."""
+        return cls(config, await _started(config))
+
+    def capabilities(self) -> Capabilities:
+        info = self._child.info
+        page = info.get("page_size")
+        return Capabilities(
+            model=self._config.served_name or self._config.model.name,
+            context_length=int(info["context_length"]),
+            reports_reuse=True,  # native answers always do
+            block_size=page if isinstance(page, int) else None,
+            takes_token_ids=True,
+            tiers=tiers_of(info),
+            tool_parser=self._family.tool_parser_name,
+        )
+
+    async def generate(self, request: GenerateRequest) -> AsyncIterator[Event]:
+        child = self._ready()
+        asked = native_request(request, int(child.info["context_length"]))
+        self._running += 1
+        ended = False
+        try:
+            async with aclosing(child.stream("generate", {"request": asked})) as events:
+                async for event in self._events(request, events):
+                    yield event
+            ended = True
+        except EngineError:
+            self._counted["failed_requests"] += 1
+            ended = True
+            raise
+        finally:
+            self._running -= 1
+            if not ended:
+                child.abort(request.request_id)
+
+    async def _events(
+        self, request: GenerateRequest, native: AsyncIterator[Mapping[str, object]]
+    ) -> AsyncIterator[Event]:
+        stream = NativeStream(request)
+        pipelines = [self._family.pipeline(request, index) for index in range(request.sampling.n)]
+        async for each in native:
+            piece = stream.read(each)
+            pipeline = pipelines[piece.index]
+            events = pipeline.push(piece.text, piece.logprobs)
+            if piece.finish is not None:
+                events += pipeline.finish(piece.finish, piece.stop)
+            for event in events:
+                yield event
+        yield self._count(stream.usage())
+
+    def _count(self, usage: Usage) -> Usage:
+        counted = self._counted
+        counted["requests"] += 1
+        counted["prompt_tokens"] += usage.prompt_tokens
+        counted["reused_tokens"] += usage.reuse.reused or 0
+        counted["completion_tokens"] += usage.completion_tokens
+        return usage
+
+    async def tokenize(self, text: str) -> NDArray[np.int32]:
+        encoding = await asyncio.to_thread(self._tokenizer.encode, text, add_special_tokens=False)
+        return np.asarray(encoding.ids, dtype=np.int32)
+
+    async def counters(self) -> Mapping[str, float]:
+        return {**self._counted, "running": self._running}
+
+    async def health(self) -> Health:
+        return Health(True, "ready") if self._down is None else Health(False, self._down)
+
+    async def flush(self, tiers: Collection[Tier] | None = None) -> None:
+        """On all tiers: SGLang does not tell them apart here."""
+        answer = await self._ready().call("flush")
+        if not answer.get("success"):
+            raise EngineFailureError(
+                f"SGLang did not flush its cache: {answer.get('message') or 'requests run or wait'}. "
+                "Try again when it is idle."
+            )
+
+    async def aclose(self) -> None:
+        self._down = "the engine has stopped"
+        self._watching.cancel()
+        await asyncio.gather(self._watching, return_exceptions=True)
+        await self._child.close()
+
+    def _ready(self) -> Child:
+        if self._down is not None:
+            raise EngineNotReadyError(f"SGLang takes no requests: {self._down}.")
+        if self._running >= self._config.max_requests:
+            raise EngineOverloadedError(f"{self._running} requests run in SGLang already; come back later.")
+        return self._child
+
+    async def _watch(self) -> None:
+        """Start the engine again when it ends by itself, so many times in a row."""
+        tries = 0
+        while tries < self._config.restarts:
+            await self._child.ended.wait()
+            served = self._counted["requests"]
+            self._down = "its process has ended and is started again"
+            log.error("SGLang's process %d has ended by itself; it is started again", self._child.pid)
+            await self._child.close(at_once=True)
+            await asyncio.sleep(self._config.restart_wait_s * 2**tries)
+            try:
+                self._child = await _started(self._config)
+            except EngineNotReadyError as error:
+                log.error("SGLang did not come up again: %s", error)  # noqa: TRY400
+                tries += 1
+                continue
+            self._counted["restarts"] += 1
+            self._down = None
+            await self._child.ended.wait()
+            tries = 0 if self._counted["requests"] > served else tries + 1
+        await self._child.close(at_once=True)
+        self._down = f"its process has ended {tries} times in a row; see the log, then start kvgate again"
+
+
+async def _started(config: SGLangConfig) -> Child:
+    engine = {"model_path": str(config.model), **config.engine}
+    return await Child.start(config.python, engine, config.environ, config.start_s)

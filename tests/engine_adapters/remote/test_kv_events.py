@@ -1,0 +1,199 @@
+"""KV events of both engines are read in every form they come in, and no batch is missed in silence."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+import pytest
+import zmq
+import zmq.asyncio
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine_adapters.remote.kv_event_stream import KvEventSource, KvEventStream
+from engine_adapters.remote.kv_events import (
+    AllCleared,
+    BlocksRemoved,
+    BlocksStored,
+    KvEventBatch,
+    MalformedEventsError,
+    Missed,
+    decode_batch,
+)
+
+encode = msgspec.msgpack.encode
+
+
+def cleared(seq: int) -> bytes:
+    return encode([float(seq), [{"type": "AllBlocksCleared"}], 0])
+
+
+def test_events_as_maps_are_read():
+    stored = {
+        "type": "BlockStored", "block_hashes": [1, b"two"], "parent_block_hash": None, "token_ids": [5, 6, 7, 8],
+        "block_size": 2, "lora_id": None, "medium": "CPU_PINNED", "cache_salt": "s", "session_id": "new here",
+    }  # fmt: skip
+    removed = {"type": "BlockRemoved", "block_hashes": [1], "medium": "GPU"}
+    batch = decode_batch(
+        3, encode([1.5, [stored, removed, {"type": "AllBlocksCleared"}, {"type": "Moved"}], 2])
+    )
+    assert batch == KvEventBatch(
+        3,
+        1.5,
+        2,
+        (
+            BlocksStored((1, b"two"), None, (5, 6, 7, 8), 2, "host", "s"),
+            BlocksRemoved((1,), "device"),
+            AllCleared(),
+        ),
+        unknown=1,
+    )
+
+
+def test_events_as_lists_are_read():
+    events = [["BlockStored", [1], 9, [5, 6], 2, None, "DISK"], ["BlockRemoved", [1]], ["AllBlocksCleared"]]
+    assert decode_batch(0, encode([1.0, events])).events == (
+        BlocksStored((1,), 9, (5, 6), 2, "disk"),
+        BlocksRemoved((1,), "device"),
+        AllCleared(),
+    )
+
+
+@pytest.mark.parametrize(
+    ("extra", "lora", "salt"),
+    [
+        ([["tenant a"], None], None, "tenant a"),
+        ([["adapter", "tenant a"]], "adapter", "tenant a"),
+        ([["adapter"]], "adapter", None),
+        ([None], None, None),
+    ],
+)
+def test_a_salt_among_vllm_s_extra_keys_is_found(extra: list, lora: str | None, salt: str | None):
+    event = {"type": "BlockStored", "block_hashes": [1], "token_ids": [1], "block_size": 1} | {
+        "extra_keys": extra,
+        "lora_name": lora,
+    }
+    assert decode_batch(0, encode([1.0, [event]])).events[0].salt == salt
+
+
+@given(st.binary(max_size=60) | st.recursive(
+    st.none() | st.integers(0, 9) | st.sampled_from(["BlockStored", "type"]),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(["type", "x"]), inner, max_size=2),
+    max_leaves=12,
+).map(encode))  # fmt: skip
+def test_whatever_comes_is_a_batch_or_malformed(payload: bytes):
+    with suppress(MalformedEventsError):
+        assert decode_batch(0, payload).seq == 0
+
+
+class Publisher:
+    """Publishes as the engines do, and gives out again what it has kept."""
+
+    def __init__(self, folder: Path) -> None:
+        self._context = zmq.asyncio.Context()
+        self.events = self._context.socket(zmq.PUB)
+        self.replay = self._context.socket(zmq.ROUTER)
+        self.endpoint, self.replay_endpoint = f"ipc://{folder}/events", f"ipc://{folder}/replay"
+        self.events.bind(self.endpoint)
+        self.replay.bind(self.replay_endpoint)
+        self.kept: dict[int, bytes] = {}
+        self._answering = asyncio.ensure_future(self._answer())
+
+    async def send(self, seq: int, payload: bytes | None = None, keep: bool = True) -> None:
+        payload = cleared(seq) if payload is None else payload
+        if keep:
+            self.kept[seq] = payload
+        await self.events.send_multipart([b"kv", seq.to_bytes(8, "big"), payload])
+
+    async def _answer(self) -> None:
+        while True:
+            client, _, start = await self.replay.recv_multipart()
+            for seq, payload in sorted(self.kept.items()):
+                if seq >= int.from_bytes(start, "big"):
+                    await self.replay.send_multipart([client, b"", b"kv", seq.to_bytes(8, "big"), payload])
+            await self.replay.send_multipart([client, b"", b"", (-1).to_bytes(8, "big", signed=True), b""])
+
+    def close(self) -> None:
+        self._answering.cancel()
+        self._context.destroy(linger=0)
+
+
+@pytest.fixture
+async def publisher(tmp_path: Path) -> AsyncIterator[Publisher]:
+    made = Publisher(tmp_path)
+    yield made
+    made.close()
+
+
+async def heard(
+    source: KvEventSource, publisher: Publisher, sends: list[tuple[int, bool]], count: int
+) -> list:
+    """What a subscriber gets of these batches (number, kept for replay); a gap's batches were never sent."""
+    async with KvEventStream(source) as stream:
+        items = aiter(stream)
+        first = asyncio.ensure_future(anext(items))
+        await asyncio.sleep(0.2)  # subscriptions travel
+        for seq, keep in sends:
+            await publisher.send(seq, keep=keep)
+        async with asyncio.timeout(30):
+            got = [await first] + [await anext(items) for _ in range(count - 1)]
+    return [item.seq if isinstance(item, KvEventBatch) else item for item in got]
+
+
+async def test_batches_come_in_order(publisher: Publisher):
+    source = KvEventSource(publisher.endpoint, "kv")
+    assert await heard(source, publisher, [(4, True), (5, True)], 2) == [4, 5]
+
+
+async def test_a_gap_is_told_with_its_size(publisher: Publisher):
+    source = KvEventSource(publisher.endpoint, "kv")
+    assert await heard(source, publisher, [(4, True), (7, True)], 3) == [4, Missed(2), 7]
+
+
+async def test_a_gap_is_filled_where_the_engine_gives_it_out_again(publisher: Publisher):
+    publisher.kept = {seq: cleared(seq) for seq in (0, 1, 2, 3, 5, 6)}
+    source = KvEventSource(publisher.endpoint, "kv", publisher.replay_endpoint)
+    got = await heard(source, publisher, [(2, True), (7, True)], 8)
+    assert got == [0, 1, 2, 3, Missed(1), 5, 6, 7]
+
+
+async def test_an_engine_that_starts_anew_voids_what_was_known(publisher: Publisher):
+    source = KvEventSource(publisher.endpoint, "kv")
+    assert await heard(source, publisher, [(9, True), (0, True)], 3) == [9, Missed(None), 0]
+
+
+async def test_an_engine_that_starts_anew_is_followed_from_its_first_batch(publisher: Publisher):
+    publisher.kept = {0: cleared(0), 1: cleared(1)}
+    source = KvEventSource(publisher.endpoint, "kv", publisher.replay_endpoint)
+    got = await heard(source, publisher, [(2, True), (1, False)], 5)
+    assert got == [0, 1, 2, Missed(None), 0]
+
+
+async def test_what_is_no_batch_is_counted_and_the_stream_goes_on(publisher: Publisher):
+    async with KvEventStream(KvEventSource(publisher.endpoint, "kv")) as stream:
+        items = aiter(stream)
+        first = asyncio.ensure_future(anext(items))
+        await asyncio.sleep(0.2)
+        await publisher.send(0, b"\xc1")
+        await publisher.events.send_multipart([b"kv", b"short"])
+        await publisher.send(1)
+        async with asyncio.timeout(30):
+            assert (await first).seq == 1
+        assert stream.malformed == 2
+
+
+async def test_an_engine_that_connects_is_heard(tmp_path: Path):
+    endpoint = f"ipc://{tmp_path}/ours"
+    context = zmq.asyncio.Context()
+    async with KvEventStream(KvEventSource(endpoint, bind=True)) as stream:
+        items = aiter(stream)
+        first = asyncio.ensure_future(anext(items))
+        with context.socket(zmq.PUB) as engine:
+            engine.connect(endpoint)
+            await asyncio.sleep(0.2)
+            await engine.send_multipart([b"", (0).to_bytes(8, "big"), cleared(0)])
+            async with asyncio.timeout(30):
+                assert (await first).events == (AllCleared(),)
+    context.destroy(linger=0)
