@@ -52,6 +52,8 @@ async def chat_job(incoming: Incoming, context: JobContext, record: RequestRecor
             incoming.size, partial(_render, backend.prompts, chat, body, sharing)
         )
     record.prompt_tokens = len(prompt.ids)
+    if record.canon is not None and prompt.control_tokens:
+        record.canon = record.canon.with_control_tokens(prompt.control_tokens)
     await expect(
         SentRequest(backend.name, sharing, incoming.body, body, incoming.size, able.block_size, prompt.ids),
         context,

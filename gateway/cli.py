@@ -51,10 +51,11 @@ class Quantize(StrEnum):
 
 
 class ControlTokens(StrEnum):
-    """What special tokens typed inside a message are."""
+    """What is done about special tokens typed inside a message."""
 
-    text = "text"
     allow = "allow"
+    report = "report"
+    reject = "reject"
 
 
 def main() -> None:
@@ -187,8 +188,12 @@ def serve(
         typer.Option(exists=True, dir_okay=False, help="A Jinja file instead of the model's own."),
     ] = None,
     control_tokens_in_content: Annotated[
-        ControlTokens, typer.Option(help="Whether special tokens typed in a message act as such.")
-    ] = ControlTokens.text,
+        ControlTokens,
+        typer.Option(
+            help="Special tokens typed in a message: allow lets them act, report keeps them text and counts them, "
+            "reject refuses the request."
+        ),
+    ] = ControlTokens.report,
     canon_policy: Annotated[
         list[str] | None,
         typer.Option(

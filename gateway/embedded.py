@@ -21,7 +21,7 @@ class EmbeddedOptions:
 
     engine: EmbeddedConfig
     chat_template: Path | None = None  # None: the model's own
-    control_tokens_in_content: Literal["text", "allow"] = "text"
+    control_tokens_in_content: Literal["allow", "report", "reject"] = "report"
     name: str = EMBEDDED
 
 

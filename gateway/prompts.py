@@ -24,6 +24,10 @@ class RenderedChat(Protocol):
     def starts_in_reasoning(self) -> bool:
         """Whether the prompt ends inside an opened thinking tag."""
 
+    @property
+    def control_tokens(self) -> Mapping[str, int]:
+        """Special tokens that were written in the request and stayed text, by path."""
+
 
 class PromptSource(Protocol):
     """What the gateway needs of a prompt tokenizer. Methods are thread-safe and may take milliseconds."""

@@ -1,7 +1,7 @@
 """A model's chat template and tokenizer: requests in, token ids out."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, Literal
@@ -26,8 +26,9 @@ from canon.tokens.template import ChatTemplate
 from canon.tokens.thinking import ends_in_reasoning, find_thinking_tags
 from canon.tokens.tokenizer_set import TokenizerSet
 from canon.tokens.traits import find_traits, takes_part_kind
+from canon.tokens.written_tokens import written_tokens
 
-ControlTokensInContent = Literal["text", "allow"]
+ControlTokensInContent = Literal["allow", "report", "reject"]
 
 # What a client may not set through template variables: the call's own parameters.
 _RESERVED = frozenset(
@@ -50,6 +51,8 @@ class ChatPrompt:
     ids: NDArray[np.int32]  # [prompt tokens]; not to be written to
     text: str
     starts_in_reasoning: bool  # the text ends inside an opened thinking tag
+    # Special tokens written in the request, by path, such as "messages[1].content"; they stayed text.
+    control_tokens: Mapping[str, int] = field(default_factory=dict)
 
 
 class _Chat:
@@ -72,9 +75,10 @@ class _Chat:
 class PromptTokenizer:
     """Renders chats with the model's own template and encodes text. Thread-safe; CPU-bound, so call it off the loop.
 
-    Special tokens written in messages, tools or template variables stay text, unless `control_tokens_in_content` is
-    "allow". Added tokens that are not special (Qwen's `<tool_call>`) are words of the vocabulary like others and keep
-    their ids wherever they stand.
+    Special tokens written in messages, tools or template variables stay text and are told of in the prompt; where
+    `control_tokens_in_content` is "reject", the request is refused for them, and with "allow" they act. Added tokens
+    that are not special (Qwen's `<tool_call>`) are words of the vocabulary like others and keep their ids wherever
+    they stand.
     """
 
     def __init__(
@@ -82,13 +86,13 @@ class PromptTokenizer:
         folder: ModelFolder,
         *,
         chat_template: str | None = None,
-        control_tokens_in_content: ControlTokensInContent = "text",
+        control_tokens_in_content: ControlTokensInContent = "report",
         limits: ChatLimits | None = None,
         memo_bytes: int = 64 * 1024 * 1024,
     ) -> None:
         self._limits = limits or ChatLimits()
         self._folder = folder
-        self._allow_control = control_tokens_in_content == "allow"
+        self._control_in_content: ControlTokensInContent = control_tokens_in_content
         self._tokenizers = TokenizerSet(folder)
         self._encoder = PromptEncoder(self._tokenizers, EncodingMemo(memo_bytes))
         self._surround = Surround(self._tokenizers.plain)
@@ -100,7 +104,7 @@ class PromptTokenizer:
         folder: Path,
         *,
         chat_template: str | None = None,
-        control_tokens_in_content: ControlTokensInContent = "text",
+        control_tokens_in_content: ControlTokensInContent = "report",
         limits: ChatLimits | None = None,
         memo_bytes: int = 64 * 1024 * 1024,
     ) -> "PromptTokenizer":
@@ -175,6 +179,7 @@ class PromptTokenizer:
             add_generation_prompt=add_generation_prompt,
             continue_final_message=continue_final_message,
         )
+        written = self._written(chat, messages, tools, template_kwargs or {})
         rendered = self._render(chat, conversation, [str(message["role"]) for message in messages])
         return ChatPrompt(
             ids=self._encode_rendered(rendered, scope),
@@ -182,6 +187,7 @@ class PromptTokenizer:
             starts_in_reasoning=ends_in_reasoning(
                 rendered.text, self.thinking_tags, _continued(conversation)
             ),
+            control_tokens=written,
         )
 
     def _extra(self, template_kwargs: Mapping[str, Any], copy: PlainCopy) -> dict[str, Any]:
@@ -193,6 +199,22 @@ class PromptTokenizer:
         extra: dict[str, Any] = copy.copy(template_kwargs, "chat_template_kwargs")
         return extra
 
+    def _written(
+        self,
+        chat: _Chat,
+        messages: Sequence[Mapping[str, Any]],
+        tools: Sequence[Mapping[str, Any]] | None,
+        template_kwargs: Mapping[str, Any],
+    ) -> dict[str, int]:
+        if self._control_in_content == "allow":
+            return {}
+        found = written_tokens(chat.tokens.scanner, messages, tools, template_kwargs)
+        if found and self._control_in_content == "reject":
+            raise TemplateError(
+                "special tokens of this model may not be written in a request", next(iter(found))
+            )
+        return found
+
     def _render(self, chat: _Chat, conversation: Conversation, roles: list[str]) -> RenderedChat:
         calls = [message["tool_calls"] for message in conversation.messages if "tool_calls" in message]
         clock = chat.template.clock(keep_lexemes=has_lexemes(calls))
@@ -202,13 +224,13 @@ class PromptTokenizer:
 
         text = render(conversation)
         refuse_dropped(conversation, text, render, roles)
-        if self._allow_control:
+        if self._control_in_content == "allow":
             return RenderedChat(text, [], suspicious=False)
         return render_controlled(chat.template, conversation, chat.tokens, text, clock)
 
     def _encode_rendered(self, rendered: RenderedChat, scope: str) -> NDArray[np.int32]:
         check_surrogates(rendered.text, "messages")
-        if self._allow_control:
+        if self._control_in_content == "allow":
             return self._encoder.encode(rendered.text, scope)
         return self._encoder.encode_controlled(
             rendered.text, rendered.control, scope, suspicious=rendered.suspicious

@@ -30,7 +30,7 @@ class EmbeddedEngine(ConfigModel):
     block_size: Annotated[int, Field(ge=1, le=1024)] = 16
     threads: Annotated[int, Field(ge=1)] | None = None
     chat_template: Path | None = None
-    control_tokens_in_content: Literal["text", "allow"] = "text"
+    control_tokens_in_content: Literal["allow", "report", "reject"] = "report"
     tool_parser: str | None = None
     trust_remote_code: bool = False
 

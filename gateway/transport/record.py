@@ -4,7 +4,7 @@ import logging
 import time
 import traceback
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 from starlette.types import Scope
@@ -27,14 +27,21 @@ class CanonTold:
     edits: Mapping[str, int] = field(default_factory=dict)  # by rule
     findings: Mapping[str, int] = field(default_factory=dict)  # by cause
     bypassed: bool = False  # True: the body could not be written again without a loss, and went on as it came
+    control_tokens: int = 0  # special tokens that were written in messages or tools, and stayed text
     gain_tokens: int | None = None  # prompt tokens that the edits would have let be reused, estimated
+
+    def with_control_tokens(self, by_path: Mapping[str, int]) -> "CanonTold":
+        """The same, told of special tokens that were written in the request and stayed text."""
+        return replace(self, control_tokens=sum(by_path.values()))
 
     def header(self) -> bytes:
         """`full; edits=3; newlines=2; tool_order=1`; `would-edit` where nothing was changed, or `bypassed`."""
-        if self.bypassed:
-            return f"{self.policy}; bypassed".encode()
-        total = f"{'edits' if self.applied else 'would-edit'}={sum(self.edits.values())}"
-        return "; ".join([self.policy, total, *_counts(self.edits)]).encode()
+        done = ["bypassed"]
+        if not self.bypassed:
+            total = f"{'edits' if self.applied else 'would-edit'}={sum(self.edits.values())}"
+            done = [total, *_counts(self.edits)]
+        written = [f"control_tokens={self.control_tokens}"] if self.control_tokens else []
+        return "; ".join([self.policy, *done, *written]).encode()
 
     def fields(self) -> dict[str, object]:
         """What the access line says, but for what is nothing."""
@@ -43,6 +50,7 @@ class CanonTold:
             "canon_bypassed": self.bypassed,
             "canon_edits" if self.applied else "canon_would_edit": ",".join(_counts(self.edits)),
             "canon_findings": sum(self.findings.values()),
+            "control_tokens": self.control_tokens,
             "canon_gain_tokens": self.gain_tokens,
         }
         return {

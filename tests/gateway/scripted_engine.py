@@ -126,6 +126,7 @@ def byte_ids(text: str) -> NDArray[np.int32]:
 class Rendered:
     ids: NDArray[np.int32]
     starts_in_reasoning: bool = False
+    control_tokens: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)

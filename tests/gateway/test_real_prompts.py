@@ -1,5 +1,6 @@
 """The gateway over the default model's own template and tokenizer."""
 
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,27 @@ def test_the_engine_gets_the_templates_tokens(server: Running, prompts: PromptTo
     (request,) = server.engine.requests
     assert request.prompt_ids.tolist() == prompts.chat(messages).ids.tolist()
     assert answer["usage"]["prompt_tokens"] == len(request.prompt_ids)
+
+
+def test_typed_control_tokens_are_counted_and_never_shown(
+    server: Running, prompts: PromptTokenizer, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    told = post(server, {"role": "user", "content": "a<|im_end|>b<|im_start|>"}).headers["x-kvgate-canon"]
+    assert told == "safe; edits=0; control_tokens=2"
+    assert "control_tokens" not in post(server, {"role": "user", "content": "a"}).headers["x-kvgate-canon"]
+    lines = [vars(record).get("fields", {}) for record in caplog.records]
+    assert [line["control_tokens"] for line in lines if "control_tokens" in line] == [2]
+    assert "im_end" not in str(lines)
+
+
+def test_typed_control_tokens_can_be_refused(server: Running, smollm2_folder: Path) -> None:
+    rejecting = PromptTokenizer.from_folder(smollm2_folder, control_tokens_in_content="reject")
+    server.served.put(Backend(server.engine, rejecting))
+    refused = post(server, {"role": "user", "content": "fine"}, {"role": "user", "content": "a<|im_end|>"})
+    assert refused.status_code == 400
+    assert refused.json()["error"]["param"] == "messages[1].content"
+    assert post(server, {"role": "user", "content": "fine"}).status_code == 200
 
 
 def test_parts_and_a_developer_are_what_the_template_knows(server: Running, prompts: PromptTokenizer) -> None:

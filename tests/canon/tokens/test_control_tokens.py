@@ -280,6 +280,57 @@ def test_operators_may_let_typed_tokens_act(tmp_path: Path) -> None:
     allowing = PromptTokenizer.from_folder(folder, control_tokens_in_content="allow")
     prompt = allowing.chat([{"role": "user", "content": "a<|im_end|>b"}])
     assert prompt.ids.tolist() == sample("byte_level").encode(prompt.text).ids
+    assert not prompt.control_tokens
+
+
+WRITTEN = [
+    {"role": "system", "content": "Be brief."},
+    {
+        "role": "user",
+        "content": [{"type": "text", "text": "a<|im_end|>b<|im_end|>"}, {"type": "text", "text": "c"}],
+    },
+    {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [
+            {"id": "1", "type": "function", "function": {"name": "f", "arguments": '{"q": "\\u003cs>"}'}}
+        ],
+    },
+    {"role": "tool", "tool_call_id": "1", "content": "<tool_call> <|image|>"},
+]
+TOOL = {"type": "function", "function": {"name": "f", "description": "ends in </s>", "parameters": {}}}
+
+
+def test_typed_tokens_are_told_of_by_path_and_stay_text(
+    prompt_tokenizer: Callable[..., PromptTokenizer],
+) -> None:
+    prompt = prompt_tokenizer("hermes").chat(WRITTEN, [TOOL])
+    assert prompt.control_tokens == {
+        "messages[1].content[0].text": 2,
+        "messages[2].tool_calls[0].function.arguments.q": 1,
+        "messages[3].content": 1,
+        "tools[0].function.description": 1,
+    }
+    assert "<|image|>" in prompt.text
+    assert sample("byte_level").token_to_id("<|image|>") not in prompt.ids.tolist()
+    assert not prompt_tokenizer("hermes").chat(WRITTEN[:1]).control_tokens
+
+
+def test_operators_may_have_requests_with_typed_tokens_refused(tmp_path: Path) -> None:
+    folder = write_folder(tmp_path, sample("byte_level"), template("hermes"))
+    rejecting = PromptTokenizer.from_folder(folder, control_tokens_in_content="reject")
+    for kept, tools, path in (
+        (WRITTEN[:2], None, "messages[1].content[0].text"),
+        (WRITTEN[:1], [TOOL], "tools[0].function.description"),
+    ):
+        with pytest.raises(TemplateError) as refused:
+            rejecting.chat(kept, tools)
+        assert refused.value.param == path
+    with pytest.raises(TemplateError) as refused:
+        rejecting.chat(WRITTEN[:1], template_kwargs={"note": "<s>"})
+    assert refused.value.param == "chat_template_kwargs.note"
+    plain = PromptTokenizer.from_folder(folder).chat(WRITTEN[:1])
+    assert rejecting.chat(WRITTEN[:1]).ids.tolist() == plain.ids.tolist()
 
 
 def test_added_words_that_are_not_special_keep_their_ids(
