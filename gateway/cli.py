@@ -2,6 +2,7 @@
 
 import os
 import sys
+import time
 from enum import StrEnum
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -400,6 +401,33 @@ def canon(
     from gateway.commands.canon import command
 
     code = command.run(file, policy, as_json=json, check=check)
+    if code:
+        raise typer.Exit(code)
+
+
+@app.command()
+def audit(
+    since: Annotated[
+        str | None,
+        typer.Option(help="How far back: 30m, 1h, 7d.", show_default="the whole ledger"),
+    ] = None,
+    by: Annotated[
+        str, typer.Option(help="Figures for each of these: tenant, model, engine, route; commas between.")
+    ] = "",
+    ledger: Annotated[
+        str | None, typer.Option(help="A file or a database URL.", show_default="the gateway's own")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    html: Annotated[bool, typer.Option("--html", help="A page on stdout.")] = False,
+) -> None:
+    """What was reused and what was computed again, over the ledger; exit 1 where figures cannot be true."""
+    from gateway.commands.audit import command
+
+    if json and html:
+        _refuse("--json and --html exclude each other.")
+    form: command.Format = "json" if json else "html" if html else "table"
+    columns = [name.strip() for name in by.split(",") if name.strip()]
+    code = command.run(ledger, os.environ, since, columns, form, time.time())
     if code:
         raise typer.Exit(code)
 

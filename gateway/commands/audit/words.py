@@ -1,0 +1,71 @@
+"""Figures in words, the same on a terminal and on a page. What is not known is a dash, never 0."""
+
+from datetime import UTC, datetime
+
+from gateway.reports.audit import AuditReport, GroupFigures
+
+UNKNOWN = "-"
+
+
+def rate(value: float | None) -> str:
+    """A share as percent."""
+    return UNKNOWN if value is None else f"{value:.1%}"
+
+
+def tokens(value: float | None) -> str:
+    """A count of tokens, short."""
+    if value is None:
+        return UNKNOWN
+    for size, unit in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
+        if abs(value) >= size:
+            return f"{value / (1e3 if unit == 'k' else size):,.1f} {unit}"
+    return f"{value:,.0f}"
+
+
+def per_second(value: float | None) -> str:
+    """Tokens a second."""
+    return UNKNOWN if value is None else f"{tokens(value)}/s"
+
+
+def milliseconds(seconds: float | None) -> str:
+    """A time as milliseconds."""
+    if seconds is None:
+        return UNKNOWN
+    value = seconds * 1000
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def span(seconds: float | None) -> str:
+    """A length of time in the unit that suits it."""
+    if seconds is None:
+        return UNKNOWN
+    for size, unit in ((86_400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:,.1f} {unit}"
+    return f"{seconds:,.1f} s"
+
+
+def name_of(group: GroupFigures) -> str:
+    """The texts a group is made of."""
+    return " / ".join(text if text is not None else "none" for text in group.key.values())
+
+
+def window(report: AuditReport) -> str:
+    """From when to when, UTC."""
+    until = datetime.fromtimestamp(report.until, UTC)
+    if report.since is None:
+        return f"all until {until:%Y-%m-%d %H:%M:%S} UTC"
+    since = datetime.fromtimestamp(report.since, UTC)
+    return f"{since:%Y-%m-%d %H:%M:%S} to {until:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def saved(group: GroupFigures) -> str:
+    """The estimate, and how much it covers."""
+    if group.prefill_saved_s is None:
+        return "not estimated: too few streams to tell what a computed token takes"
+    covered = group.estimated_tokens / group.reused if group.reused else 1.0
+    part = "" if covered > 0.999 else f" for {covered:.0%} of the reused tokens"
+    return (
+        f"{span(group.prefill_saved_s)}{part}, estimated: reused tokens times the seconds a computed token adds to "
+        "the TTFT of streams of the same engine and model"
+    )
