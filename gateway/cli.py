@@ -4,6 +4,7 @@ import os
 import sys
 import time
 from enum import StrEnum
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Annotated, NoReturn
@@ -203,6 +204,17 @@ def serve(
             show_default="safe",
         ),
     ] = None,
+    ledger: Annotated[
+        str | None,
+        typer.Option(
+            help="Where a row a request goes: off, a path, or postgresql://USER@HOST/NAME; or set KVGATE_LEDGER.",
+            show_default="a file in the state folder",
+        ),
+    ] = None,
+    ledger_keep: Annotated[
+        str | None,
+        typer.Option(help="How long rows stay: 30d, 12h, ...", show_default="for good"),
+    ] = None,
     tool_parser: Annotated[
         str | None, typer.Option(help="How tool calls are read.", show_default="found from the template")
     ] = None,
@@ -221,6 +233,8 @@ def serve(
     from gateway.canonical.policies import parse_policy
     from gateway.cold_cache import cold_coding, shared_store
     from gateway.embedded import EmbeddedOptions, load_embedded, missing_packages
+    from gateway.ledger.books import LedgerBooks
+    from gateway.ledger.errors import LedgerError
     from gateway.listener import ListenError
     from gateway.logs import configure_logs
     from gateway.secrets import SecretError
@@ -278,8 +292,9 @@ def serve(
     settings = GatewaySettings(max_body_bytes=int(max_body_mib * MIB), canon=rewriting)
     where = ServeOptions(host, port, json=json)
     try:
-        status = Service(lambda progress: load_embedded(options, progress), where, settings).run()
-    except ListenError as error:
+        books = LedgerBooks(ledger, os.environ, ledger_keep)
+        status = Service(partial(load_embedded, options), where, settings, books=books).run()
+    except (LedgerError, ListenError) as error:
         _refuse(str(error))
     raise typer.Exit(status)
 
@@ -287,6 +302,7 @@ def serve(
 def _serve_config(context: typer.Context, file: Path, host: str, port: int, *, json: bool) -> NoReturn:
     from gateway.commands.serve_config import OptionsTwiceError, serve_config
     from gateway.config.errors import ConfigError
+    from gateway.ledger.errors import LedgerError
     from gateway.listener import ListenError
 
     given = [
@@ -294,7 +310,7 @@ def _serve_config(context: typer.Context, file: Path, host: str, port: int, *, j
     ]
     try:
         status = serve_config(file, host, port, given, os.environ, json=json)
-    except (ConfigError, OptionsTwiceError, ListenError) as error:
+    except (ConfigError, OptionsTwiceError, LedgerError, ListenError) as error:
         _refuse(str(error))
     raise typer.Exit(status)
 

@@ -20,8 +20,7 @@ from starlette.types import ASGIApp
 from canon.errors import CanonError
 from engine_adapters.errors import EngineError, EngineNotReadyError
 from gateway.app import create_app_over
-from gateway.ledger.expectation import Predictor
-from gateway.ledger.sink import NO_LEDGER, LedgerSink
+from gateway.ledger.books import NO_BOOKS, Books
 from gateway.listener import is_loopback, listen, url_of
 from gateway.relay.remote import Remote
 from gateway.served import Backend, Served
@@ -104,14 +103,14 @@ class Service:
         options: ServeOptions,
         settings: GatewaySettings,
         remotes: Sequence[Remote] = (),
-        ledger: LedgerSink = NO_LEDGER,
-        predictor: Predictor | None = None,
+        books: Books = NO_BOOKS,
     ) -> None:
         self._load = load
         self._options = options
         self._started = time.perf_counter()
         self._served = Served(remotes=remotes, embedded=load is not None)
-        app = create_app_over(self._served, settings, ledger, predictor)
+        self._books = books
+        app = create_app_over(self._served, settings, books.sink, books.predictor)
         config = server_config(app, grace_s=options.grace_s)
         self._server = GatewayServer(config, self._served, options.grace_s)
         self._loader = threading.Thread(target=self._load_model, name="kvgate-load", daemon=True)
@@ -128,6 +127,7 @@ class Service:
             signal.signal(number, lambda *_: None)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(self._serve(listener))
+        self._books.close()
         gc.unfreeze()  # so that native libraries see their objects freed
         if self._loader.is_alive():
             # A model half loaded cannot be stopped, and waiting for it would hold up the exit.

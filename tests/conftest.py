@@ -12,6 +12,9 @@ from tests.llama_cpp_server import LlamaCppServer, llama_cpp_server
 from tests.requirements import loud_skips, require, require_that
 from tests.tiny_models import Arch, save_tiny_model
 
+# Gateways that tests start leave nothing in the user's own ledger.
+os.environ.setdefault("KVGATE_LEDGER", "off")
+
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """List what was not tested because something is missing on this machine."""

@@ -86,6 +86,7 @@ class CanonStage:
 def _told(policy: Policy, result: CanonResult) -> CanonTold:
     return CanonTold(
         policy.name,
+        policy.rules_version,
         applied=policy.applies,
         edits=dict(Counter(edit.rule for edit in result.edits)),
         findings=dict(Counter(finding.cause for finding in result.findings)),

@@ -4,10 +4,11 @@ from collections.abc import Collection, Mapping
 from functools import partial
 from pathlib import Path
 
-from gateway.config.build import embedded_options, remotes_of, settings_of
+from gateway.config.build import embedded_options, ledger_of, remotes_of, settings_of
 from gateway.config.errors import ConfigError
 from gateway.config.load import load_config
 from gateway.embedded import load_embedded, missing_packages
+from gateway.ledger.books import LedgerBooks
 from gateway.logs import configure_logs
 from gateway.serve import ServeOptions, Service
 
@@ -30,7 +31,7 @@ def serve_config(
     """Serve until a signal; the exit status. `given`: names of the options that stand on the command line.
 
     Raises:
-        ConfigError, OptionsTwiceError, ListenError: before anything is loaded or contacted.
+        ConfigError, OptionsTwiceError, LedgerError, ListenError: before anything is loaded or contacted.
     """
     others = sorted(set(given) - _BESIDE)
     if others:
@@ -44,5 +45,6 @@ def serve_config(
             f"engines: the embedded engine needs {', '.join(missing)}: pip install 'kvgate[embedded]'"
         )
     configure_logs(json=json)
+    books = LedgerBooks(ledger_of(config), environ, config.ledger.keep)
     load = None if embedded is None else partial(load_embedded, embedded_options(embedded))
-    return Service(load, ServeOptions(host, port, json=json), settings_of(config), remotes).run()
+    return Service(load, ServeOptions(host, port, json=json), settings_of(config), remotes, books).run()

@@ -81,6 +81,11 @@ def embedded_options(engine: EmbeddedEngine) -> EmbeddedOptions:
     return EmbeddedOptions(config, engine.chat_template, engine.control_tokens_in_content, engine.name)
 
 
+def ledger_of(config: Config) -> str | None:
+    """As `ledger_url` takes it; None: the environment's, or the file in the user's state folder."""
+    return config.ledger.url
+
+
 def settings_of(config: Config) -> GatewaySettings:
     """What the gateway is told."""
     return GatewaySettings(

@@ -8,6 +8,7 @@ from canon.errors import PolicyError
 from gateway.canonical.policies import parse_policy
 from gateway.config.base import ConfigModel
 from gateway.config.engines import EmbeddedEngine, EngineConfig, RemoteEngine
+from gateway.config.ledger import LedgerConfig
 
 
 class Config(ConfigModel):
@@ -16,6 +17,7 @@ class Config(ConfigModel):
     engines: Annotated[list[EngineConfig], Field(min_length=1)]
     canon_policy: Annotated[list[str], Field(default_factory=list)]  # as --canon-policy
     usage: Literal["standard", "full"] = "standard"  # full: `usage.kvgate` in every answer
+    ledger: LedgerConfig = LedgerConfig()
     max_body_mib: Annotated[float, Field(gt=0, le=1 << 20)] = 16
 
     @field_validator("canon_policy")

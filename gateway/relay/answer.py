@@ -109,5 +109,6 @@ def _note(account: Account, record: RequestRecord) -> None:
     record.prompt_tokens = reuse.prompt
     record.cached_tokens = reuse.reused if reuse.status == "reported" else None
     record.completion_tokens = account.completion_tokens
+    record.reasoning_tokens = account.reasoning_tokens
     record.finish = account.finish
     record.error = account.error

@@ -23,6 +23,7 @@ class CanonTold:
     """What canon did to one request, or would have done: counts, and never any text."""
 
     policy: str
+    rules_version: int | None = None  # None: no rules were run
     applied: bool = True  # False: the edits were only counted
     edits: Mapping[str, int] = field(default_factory=dict)  # by rule
     findings: Mapping[str, int] = field(default_factory=dict)  # by cause
@@ -86,6 +87,7 @@ class RequestRecord:
     prompt_tokens: int | None = None
     cached_tokens: int | None = None
     completion_tokens: int | None = None
+    reasoning_tokens: int | None = None  # of the completion
     reuse: ReuseReport | None = None  # None: no answer said anything, not even that it does not say
     expected: Expectation = NOTHING_EXPECTED
     finish: str | None = None  # of the first choice

@@ -57,6 +57,16 @@ def cached_tokens(usages: Sequence[Usage]) -> int | None:
     return total
 
 
+def reasoning_tokens(usages: Sequence[Usage]) -> int | None:
+    """Over all engine requests; None unless every one said."""
+    total = 0
+    for usage in usages:
+        if usage.reasoning_tokens is None:
+            return None
+        total += usage.reasoning_tokens
+    return total
+
+
 def total_reuse(usages: Sequence[Usage]) -> ReuseReport:
     """One report over all engine requests; what one of them did not say is not known of them all."""
     reports = [usage.reuse for usage in usages]
@@ -100,9 +110,9 @@ def usage_object(usages: Sequence[Usage], facts: UsageFacts | None = None) -> di
     cached = cached_tokens(usages)
     if cached is not None:
         wire["prompt_tokens_details"] = {"cached_tokens": cached}
-    reasoning = [usage.reasoning_tokens for usage in usages]
-    if all(tokens is not None for tokens in reasoning):
-        wire["completion_tokens_details"] = {"reasoning_tokens": sum(tokens or 0 for tokens in reasoning)}
+    reasoning = reasoning_tokens(usages)
+    if reasoning is not None:
+        wire["completion_tokens_details"] = {"reasoning_tokens": reasoning}
     if facts is not None:
         wire["kvgate"] = kvgate_object(total_reuse(usages), facts)
     return wire

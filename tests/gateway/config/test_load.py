@@ -156,3 +156,17 @@ def test_the_anthropic_key_has_a_header_of_its_own(tmp_path: Path) -> None:
 def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="No such file"):
         load_config(tmp_path / "none.yaml")
+
+
+@pytest.mark.parametrize(
+    ("ledger", "message"),
+    [
+        ("{url: 'mysql://x/y'}", "ledger.url: the ledger cannot be kept in 'mysql'"),
+        ("{url: 'postgresql://u:pw@h/d'}", "ledger.url: no password stands in the file"),
+        ("{keep: forever}", "ledger.keep: 'forever' is no span of time"),
+    ],
+)
+def test_a_ledger_that_cannot_be_is_named(tmp_path: Path, ledger: str, message: str) -> None:
+    (found,) = errors(tmp_path, f"engines:\n  {ENGINE}\nledger: {ledger}")
+    assert found.startswith(message)
+    assert "pw" not in found

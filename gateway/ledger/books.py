@@ -1,0 +1,56 @@
+"""All that the request path keeps of requests, opened and closed as one."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from gateway.ledger.expectation import Predictor
+from gateway.ledger.opening import open_writer
+from gateway.ledger.retention import seconds
+from gateway.ledger.shadow import ShadowPredictor
+from gateway.ledger.sink import NO_LEDGER, LedgerSink
+
+
+class Books(Protocol):
+    """Where rows go, and who expects reuse."""
+
+    @property
+    def sink(self) -> LedgerSink:
+        """Takes a row for every request."""
+
+    @property
+    def predictor(self) -> Predictor | None:
+        """None: nothing is expected of requests."""
+
+    def close(self) -> None:
+        """Write what waits. Rows from now on are lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoBooks:
+    """Keeps nothing."""
+
+    sink: LedgerSink = NO_LEDGER
+    predictor: Predictor | None = None
+
+    def close(self) -> None:
+        """Nothing waits."""
+
+
+NO_BOOKS = NoBooks()
+
+
+class LedgerBooks:
+    """A ledger with the shadow index beside it."""
+
+    def __init__(self, stated: str | None, environ: Mapping[str, str], keep: str | None = None) -> None:
+        """As `open_writer` has it; `keep` is a span of time such as `30d`. Raises LedgerError."""
+        keep_s = None if keep is None else seconds(keep)
+        self._writer = open_writer(stated, environ, keep_s=keep_s)
+        self.sink: LedgerSink = self._writer or NO_LEDGER
+        self.predictor: Predictor | None = None if self._writer is None else ShadowPredictor()
+
+    def close(self) -> None:
+        """Write what waits. Rows from now on are lost."""
+        if self._writer is not None:
+            self._writer.close()

@@ -1,0 +1,102 @@
+"""`kvgate serve --config` and `kvgate config check`, as processes."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+
+from gateway.commands import config_check
+from gateway.ledger.opening import open_reader
+from tests.gateway.relay.fake_engine import MODEL, fake_engine, whole
+
+CHAT = "/v1/chat/completions"
+BODY = {"model": MODEL, "messages": [{"role": "user", "content": "A prompt of some length. " * 20}]}
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "gateway", *arguments]
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command(*arguments), capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "kvgate.yaml"
+
+
+def test_a_file_is_served_and_its_ledger_written(file: Path, tmp_path: Path) -> None:
+    ledger = tmp_path / "rows.db"
+    with fake_engine(lambda connection, _: connection.reply(whole(0))) as engine:
+        file.write_text(
+            f"engines:\n  - {{name: mine, kind: openai, url: '{engine.url}', key: {{env: MY_KEY}}}}\n"
+            f"ledger: {{url: '{ledger}', keep: 30d}}\nusage: full\n"
+        )
+        child = subprocess.Popen(
+            command("serve", "--config", str(file), "--port", "0", "--json"),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "MY_KEY": "sk-of-mine"},
+        )
+        try:
+            ready = json.loads(child.stdout.readline())
+            assert ready["model"] == MODEL
+            url = ready["base_url"].removesuffix("/v1")
+            first, second = (httpx.post(url + CHAT, json=BODY).json()["usage"]["kvgate"] for _ in range(2))
+            child.send_signal(signal.SIGTERM)
+            _, errors = child.communicate(timeout=30)
+        finally:
+            child.kill()
+            child.wait()
+    assert child.returncode == 0
+    assert engine.asked[0].headers["authorization"] == "Bearer sk-of-mine"
+    assert "sk-of-mine" not in errors
+    assert "A prompt of some" not in errors
+    assert (first["predicted"], first["reused"]) == (0, 0)
+    assert second["predicted"] > 0
+    rows = list(open_reader(str(ledger), {}).rows())
+    assert [(row.engine, row.model, row.reused) for row in rows] == [("mine", MODEL, 0)] * 2
+    assert rows[1].predicted == second["predicted"]
+
+
+def test_options_that_belong_into_the_file_are_refused(file: Path) -> None:
+    file.write_text("engines:\n  - {name: a, kind: vllm, url: 'http://127.0.0.1:1'}\n")
+    shown = run("serve", "--config", str(file), "--model", "x", "--block-size", "32")
+    assert shown.returncode == 1
+    assert shown.stderr == "Error: --block-size, --model: with --config this stands in the file\n"
+
+
+def test_check_says_what_is_wrong_key_by_key(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file.write_text("engines:\n  - {name: a, kind: vllm, ur: x}\nusage: 7\n")
+    shown = run("config", "check", str(file))
+    assert (shown.returncode, shown.stdout) == (1, "")
+    lines = shown.stderr.splitlines()
+    assert lines[:2] == [
+        "Error: engines[0].url: field required",
+        "Error: engines[0].ur: there is no such key",
+    ]
+    assert lines[2].startswith("Error: usage: ")
+    assert not config_check.run(file, {}, as_json=True)
+    told = json.loads(capsys.readouterr().out)
+    assert (told["ok"], told["errors"][0]) == (False, "engines[0].url: field required")
+
+
+def test_check_lists_what_would_be_served(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file.write_text("engines:\n  - {name: a, kind: vllm, url: 'http://127.0.0.1:1'}\n")
+    assert config_check.run(file, {}, as_json=False)
+    assert capsys.readouterr().out == "a: vllm\n"
+    assert config_check.run(file, {}, as_json=True)
+    assert json.loads(capsys.readouterr().out) == {"ok": True, "errors": [], "engines": ["a: vllm"]}
+
+
+def test_check_misses_a_key_that_is_not_there(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file.write_text("engines:\n  - {name: a, kind: openai, url: 'http://127.0.0.1:1', key: {env: MY_KEY}}\n")
+    assert not config_check.run(file, {}, as_json=False)
+    assert capsys.readouterr().err == "Error: engines[0].key: the environment has no MY_KEY\n"
