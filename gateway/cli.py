@@ -11,6 +11,8 @@ from typing import Annotated, NoReturn
 
 import typer
 
+from gateway.commands.ledger.cli import ledger
+
 app = typer.Typer(
     help="An OpenAI-compatible gateway that makes prefix caches hit, and proves that they hit.",
     no_args_is_help=True,
@@ -23,6 +25,7 @@ config_commands = typer.Typer(help="The configuration file.", no_args_is_help=Tr
 app.add_typer(config_commands, name="config")
 sim = typer.Typer(help="Policies side by side over a trace of real traffic.", no_args_is_help=True)
 app.add_typer(sim, name="sim")
+app.add_typer(ledger, name="ledger")
 
 
 _MAX_SIZE = 1 << 20  # GiB, or MiB of a body: whatever is larger is a slip

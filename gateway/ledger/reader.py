@@ -49,6 +49,10 @@ class Where:
     route: str | None = None
 
 
+EVER = Window()
+ALL = Where()
+
+
 @dataclass(frozen=True, slots=True)
 class Columns:
     """One chunk of rows, in the order in which they were written. All arrays have shape [rows].
@@ -72,9 +76,7 @@ class LedgerReader:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def rows(
-        self, window: Window = Window(), where: Where = Where(), chunk: int = 2_000
-    ) -> Iterator[LedgerRow]:
+    def rows(self, window: Window = EVER, where: Where = ALL, chunk: int = 2_000) -> Iterator[LedgerRow]:
         """Rows in the order in which they were written. Raises LedgerUnavailableError."""
         wanted = [requests.c[name] for name in COLUMNS]
         for values in self._chunks(wanted, window, where, chunk):
@@ -82,7 +84,7 @@ class LedgerReader:
                 yield decoded(each[1:])
 
     def columns(
-        self, names: Sequence[str], window: Window = Window(), where: Where = Where(), chunk: int = _CHUNK
+        self, names: Sequence[str], window: Window = EVER, where: Where = ALL, chunk: int = _CHUNK
     ) -> Iterator[Columns]:
         """Columns in chunks: names of `NUMBERS` and `TEXTS`.
 

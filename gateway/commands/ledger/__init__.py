@@ -1,0 +1,1 @@
+"""`kvgate ledger`: what an operator does to the ledger itself."""
