@@ -9,7 +9,12 @@ import httpx
 import orjson
 
 from engine_adapters.base import Health
-from engine_adapters.errors import EngineFailureError, EngineNotReadyError, UnsupportedByEngineError
+from engine_adapters.errors import (
+    EngineFailureError,
+    EngineNotReadyError,
+    EngineOverloadedError,
+    UnsupportedByEngineError,
+)
 from engine_adapters.remote import openapi
 from engine_adapters.remote.json_patch import patched
 from engine_adapters.remote.openapi import Api, read_api
@@ -34,6 +39,9 @@ _PASSED_BACK = (
     "x-ratelimit-remaining-requests",
     "x-ratelimit-remaining-tokens",
 )
+# Shorter than the five seconds after which servers of the uvicorn family close what idles: a request must not meet
+# that moment.
+_IDLE_S = 3.0
 _MAX_WHOLE = 256 << 20  # bytes of an answer that is no stream
 
 
@@ -81,6 +89,7 @@ class HttpEngine(RelayEngine):
         limits = httpx.Limits(
             max_connections=self._options.max_connections,
             max_keepalive_connections=self._options.max_connections,
+            keepalive_expiry=_IDLE_S,
         )
         # Neither proxies of the environment nor redirects: requests go to the configured host and nowhere else.
         self._client = httpx.AsyncClient(
@@ -158,9 +167,14 @@ class HttpEngine(RelayEngine):
         )
         try:
             response = await self._client.send(sent, stream=True)
-        except httpx.ConnectError as error:
+        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+            why = str(error) or type(error).__name__
             raise EngineNotReadyError(
-                f"The engine {self.name} at {self.server} does not answer: {error}"
+                f"The engine {self.name} at {self.server} does not answer: {why}"
+            ) from error
+        except httpx.PoolTimeout as error:
+            raise EngineOverloadedError(
+                f"All {self._options.max_connections} connections to the engine {self.name} are in use."
             ) from error
         except httpx.TimeoutException as error:
             raise EngineFailureError(

@@ -1,7 +1,6 @@
 """From a checked configuration to engines, and to what the gateway is told."""
 
-from collections.abc import Callable, Mapping
-from typing import TypeAlias
+from collections.abc import Mapping
 
 from engine_adapters.embedded.config import EmbeddedConfig
 from engine_adapters.remote.anthropic import AnthropicEngine
@@ -19,8 +18,6 @@ from gateway.relay.remote import Remote
 from gateway.settings import MIB, CanonSettings, GatewaySettings
 
 _GIB = 1024 * MIB
-
-Make: TypeAlias = Callable[[RemoteEngine, tuple[str, ...], HttpOptions], RelayEngine]
 
 
 def remotes_of(config: Config, environ: Mapping[str, str]) -> list[Remote]:

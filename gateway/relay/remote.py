@@ -12,11 +12,11 @@ log = logging.getLogger("kvgate.gateway")
 
 _FIRST_WAIT_S = 0.5
 _LONGEST_WAIT_S = 15.0
-_AGAIN_S = 60.0  # an engine that was started anew may have other flags
+_LOOK_S = 10.0  # between two looks whether an engine that was found is still there
 
 
 class Remote:
-    """Asks its engine what it can until that answers, and from time to time afterwards.
+    """Asks its engine what it can until that answers, and again when it was away: it may have other flags then.
 
     `names` maps the names that clients use to the engine's own; empty: as the engine lists its models.
     """
@@ -68,8 +68,22 @@ class Remote:
         while True:
             found = await self._ask()
             self.asked.set()
-            await asyncio.sleep(_AGAIN_S if found else wait)
-            wait = _FIRST_WAIT_S if found else min(2 * wait, _LONGEST_WAIT_S)
+            if found:
+                await self._stays()
+                wait = _FIRST_WAIT_S
+            else:
+                await asyncio.sleep(wait)
+                wait = min(2 * wait, _LONGEST_WAIT_S)
+
+    async def _stays(self) -> None:
+        """Returns when the engine has gone."""
+        health = await self.engine.health()
+        while health.ready:
+            await asyncio.sleep(_LOOK_S)
+            health = await self.engine.health()
+        self._told = None
+        self.detail = health.detail
+        log.warning("an engine has gone", extra={"fields": {"engine": self.name, "detail": health.detail}})
 
     async def _ask(self) -> bool:
         try:

@@ -52,6 +52,14 @@ def test_all_kinds_are_read(tmp_path: Path) -> None:
     assert [remote.name for remote in remotes] == ["sgl", "v", "l", "deep", "claude"]
     assert dict(remotes[2].models) == {"short": "/a/long.gguf"}
     assert remotes[1].models == {}
+    kinds = [type(remote.engine).__name__ for remote in remotes]
+    assert kinds == [
+        "SGLangEngine",
+        "VllmEngine",
+        "LlamaCppEngine",
+        "OpenAICompatibleEngine",
+        "AnthropicEngine",
+    ]
     settings = settings_of(config)
     assert (settings.usage, settings.max_body_bytes) == ("full", 2 << 20)
     assert [policy.policy for policy in settings.canon.policies] == ["full", "off"]

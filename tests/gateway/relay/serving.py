@@ -2,19 +2,18 @@
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import httpx
 import openai
-import uvicorn
 
 from gateway.app import create_app_over
 from gateway.ledger.row import LedgerRow
 from gateway.listener import listen, url_of
 from gateway.relay.remote import Remote
-from gateway.serve import server_config
+from gateway.serve import GatewayServer, server_config
 from gateway.served import Backend, Served
 from gateway.settings import GatewaySettings
 from tests.gateway.scripted_engine import wait_until
@@ -47,6 +46,7 @@ class Relaying:
     served: Served
     rows: Rows
     http: httpx.Client
+    stop: Callable[[], None]
 
     @property
     def sdk(self) -> openai.OpenAI:
@@ -60,16 +60,20 @@ def relaying(
     served, rows = Served(backend, remotes=remotes, embedded=False), Rows()
     listener = listen("127.0.0.1", 0)
     app = create_app_over(served, settings, ledger=rows)
-    server = uvicorn.Server(server_config(app, grace_s=1))
+    server = GatewayServer(server_config(app, grace_s=1), served, grace_s=0.5)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     url = url_of(listener)
+
+    def stop() -> None:
+        server.should_exit = True
+
     thread.start()
     try:
         while not server.started:
             time.sleep(0.005)
         with httpx.Client(base_url=url, timeout=60) as http:
             wait_until(lambda: all(remote.asked.is_set() for remote in remotes), "all engines were asked")
-            yield Relaying(url, int(url.rsplit(":", 1)[1]), served, rows, http)
+            yield Relaying(url, int(url.rsplit(":", 1)[1]), served, rows, http, stop)
     finally:
-        server.should_exit = True
+        stop()
         thread.join()

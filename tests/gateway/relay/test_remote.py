@@ -20,6 +20,7 @@ class Asked(RelayEngine):
 
     def __init__(self, *answers: RemoteCapabilities | Exception) -> None:
         self._answers = list(answers)
+        self._count = len(answers)
         self.times = 0
         self.asked = defaultdict(asyncio.Event)  # by how often
         self.closed = False
@@ -39,7 +40,8 @@ class Asked(RelayEngine):
         return {}
 
     async def health(self) -> Health:
-        return Health(True, "ready")
+        """Away after each answer but the last."""
+        return Health(False, "away") if self.times < self._count else Health(True, "ready")
 
     async def flush(self) -> None:
         return None
@@ -51,7 +53,7 @@ class Asked(RelayEngine):
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gateway.relay.remote._FIRST_WAIT_S", 0.001)
-    monkeypatch.setattr("gateway.relay.remote._AGAIN_S", 0.001)
+    monkeypatch.setattr("gateway.relay.remote._LOOK_S", 0.001)
 
 
 async def asked_times(engine: Asked, remote: Remote, times: int) -> None:
@@ -71,7 +73,7 @@ async def test_an_engine_is_asked_until_it_answers(caplog: pytest.LogCaptureFixt
     remote = Remote(engine)
     assert remote.models == {}
     with caplog.at_level(logging.INFO, "kvgate.gateway"):
-        await asked_times(engine, remote, 4)
+        await asked_times(engine, remote, 3)
     assert dict(remote.models) == {"m": "m"}
     assert (remote.block_size, remote.context_length) == (16, 100)
     told = [record.getMessage() for record in caplog.records]
@@ -82,7 +84,7 @@ async def test_an_engine_that_cannot_report_is_told_of_loudly_with_the_flag_it_n
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     engine = Asked(RemoteCapabilities(("m",), False, ("--enable-cache-report (usage)",)))
-    await asked_times(engine, Remote(engine), 3)
+    await asked_times(engine, Remote(engine), 1)
     (warning,) = [record for record in caplog.records if record.levelno == logging.WARNING]
     assert "DOES NOT REPORT" in warning.getMessage()
     assert warning.fields == {"engine": "engine-1", "missing": "--enable-cache-report (usage)"}
@@ -92,15 +94,15 @@ async def test_an_engine_that_was_started_anew_is_told_of_again(caplog: pytest.L
     engine = Asked(ABLE, RemoteCapabilities(("m",), False, ("--flag",)), ABLE)
     remote = Remote(engine)
     with caplog.at_level(logging.INFO, "kvgate.gateway"):
-        await asked_times(engine, remote, 5)
-    told = [record.getMessage() for record in caplog.records if record.levelno == logging.INFO]
-    assert len(told) == 3
+        await asked_times(engine, remote, 3)
+    told = [record.getMessage() for record in caplog.records]
+    assert [told.count(message) for message in ("an engine is there", "an engine has gone")] == [3, 2]
     assert remote.able == ABLE
 
 
 async def test_an_answer_in_no_known_form_does_not_end_the_asking() -> None:
     engine = Asked(KeyError("data"), ABLE)
     remote = Remote(engine, {"public": "m"})
-    await asked_times(engine, remote, 3)
+    await asked_times(engine, remote, 2)
     assert dict(remote.models) == {"public": "m"}
     assert remote.able == ABLE

@@ -8,15 +8,22 @@ import httpx
 import openai
 import pytest
 
+from engine_adapters.remote.http_engine import HttpOptions
+from engine_adapters.remote.openai_compatible import OpenAICompatibleEngine
+from gateway.relay.remote import Remote
 from tests.gateway.relay.fake_engine import (
     DONE,
     FINISH,
     MODEL,
     content,
     event,
+    fake_engine,
     usage,
     usage_event,
+    whole,
 )
+from tests.gateway.relay.serving import relaying
+from tests.gateway.scripted_engine import wait_until
 
 CHAT = "/v1/chat/completions"
 MESSAGES = [{"role": "user", "content": "Hi"}]
@@ -226,3 +233,44 @@ def test_a_whole_answer_is_cancelled_with_its_client_too(relay_to) -> None:
         client.post(CHAT, json={"model": MODEL, "messages": MESSAGES})
     assert pair.gateway.rows.one().error == "client_gone"
     assert closed == [True]
+
+
+def test_a_server_that_ends_tells_streams_that_outlive_it(relay_to) -> None:
+    def script(connection, _):
+        connection.stream()
+        connection.chunk(content("first"))
+        connection.wait_for_its_end()
+
+    pair = relay_to(script)
+    data, clean = b"", True
+    with pair.gateway.http.stream("POST", CHAT, json=STREAM) as answer:
+        try:
+            for piece in answer.iter_raw():
+                data += piece
+                pair.gateway.stop()
+        except httpx.RemoteProtocolError:
+            clean = False
+    assert not clean
+    assert json.loads(data.split(b"data: ")[2])["error"]["code"] in ("engine_failure", "engine_not_ready")
+
+
+def test_more_requests_than_connections_are_told_to_come_back() -> None:
+    go_on = threading.Event()
+
+    def script(connection, _):
+        assert go_on.wait(10)
+        connection.reply(whole(0))
+
+    with fake_engine(script) as engine:
+        options = HttpOptions(pool_s=0.1, max_connections=1)
+        remote = Remote(OpenAICompatibleEngine("fake", engine.url, (), options))
+        with relaying([remote]) as gateway:
+            body = {"model": MODEL, "messages": MESSAGES}
+            first = threading.Thread(target=gateway.http.post, args=(CHAT,), kwargs={"json": body})
+            first.start()
+            wait_until(lambda: engine.asked, "the first request is there")
+            second = gateway.http.post(CHAT, json=body)
+            go_on.set()
+            first.join()
+    assert (second.status_code, second.json()["error"]["code"]) == (429, "engine_overloaded")
+    assert second.headers["retry-after"]
