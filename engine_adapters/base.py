@@ -170,6 +170,9 @@ class Usage:
     completion_tokens: int  # summed over choices
     reuse: ReuseReport
     reasoning_tokens: int | None = None
+    queue_s: float | None = (
+        None  # seconds from its arrival in the engine until it was worked on; None: not said
+    )
 
 
 Event = TextDelta | ReasoningDelta | ToolCallDelta | Finished | Usage

@@ -41,7 +41,7 @@ def row_of(record: RequestRecord, predictor: Predictor | None = None) -> LedgerR
         retries=record.retries,
         finish=record.finish,
         error=record.error,
-        trace_id=record.trace_id,
+        trace_id=record.trace.trace_id,
     )
 
 

@@ -49,7 +49,7 @@ def create_app_over(
     settings = settings or GatewaySettings()
     threads = PromptThreads(settings)
     admission = Admission(settings)
-    telemetry = Telemetry(served, admission)
+    telemetry = Telemetry(served, admission, settings.otel)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -58,6 +58,7 @@ def create_app_over(
         yield
         await asyncio.gather(*(remote.aclose() for remote in served.remotes))  # again, where a server did it
         threads.close()
+        await telemetry.tracing.aclose()
 
     app = FastAPI(title="kvgate", docs_url=None, redoc_url=None, redirect_slashes=False, lifespan=lifespan)
     app.add_middleware(RequestContext, ledger=ledger, predictor=predictor, ended=telemetry.ended)
@@ -65,7 +66,9 @@ def create_app_over(
     app.add_exception_handler(HTTPException, _answer_http_exception)
     _add_model_routes(app, ModelRoutes(served, settings))
     app.add_api_route("/metrics", telemetry.scrape, methods=["GET"], include_in_schema=False)
-    context = JobContext(served, threads, settings, CanonStage(settings.canon), ledger, predictor)
+    context = JobContext(
+        served, threads, settings, CanonStage(settings.canon), ledger, predictor, telemetry.tracing
+    )
     _add_generation_routes(app, context, admission)
     document_generation(app)
     return app

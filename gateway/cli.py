@@ -243,6 +243,7 @@ def serve(
     from gateway.secrets import SecretError
     from gateway.serve import ServeOptions, Service
     from gateway.settings import MIB, CanonSettings, GatewaySettings
+    from gateway.telemetry.otel.options import OtelOptionsError, otel_options
 
     missing = missing_packages()
     if missing:
@@ -274,6 +275,10 @@ def serve(
         rewriting = CanonSettings(policies=tuple(map(parse_policy, canon_policy or ())))
     except PolicyError as error:
         _refuse(f"--canon-policy: {error}")
+    try:
+        otel = otel_options(os.environ)
+    except OtelOptionsError as error:
+        _refuse(str(error))
     configure_logs(json=json)
     engine = EmbeddedConfig(
         model=model,
@@ -292,7 +297,7 @@ def serve(
         tool_parser=tool_parser,
     )
     options = EmbeddedOptions(engine, chat_template, control_tokens_in_content.value)
-    settings = GatewaySettings(max_body_bytes=int(max_body_mib * MIB), canon=rewriting)
+    settings = GatewaySettings(max_body_bytes=int(max_body_mib * MIB), canon=rewriting, otel=otel)
     where = ServeOptions(host, port, json=json)
     try:
         books = LedgerBooks(ledger, os.environ, ledger_keep)

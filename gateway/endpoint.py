@@ -26,7 +26,6 @@ from gateway.transport.sse import EventStream
 # Writes the last bytes of an answer.
 Finish: TypeAlias = Callable[[], Awaitable[None]]
 
-_TRACE = re.compile(rb"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
 _RETRIES = re.compile(rb"[0-9]{1,4}")
 
 
@@ -57,6 +56,7 @@ class GenerationEndpoint:
         record.route = self._route
         headers = dict(scope["headers"])
         _note_client(headers, record)
+        self._context.tracing.began(record, headers)
         try:
             with self._admission.enter() as ticket:
                 raw = await read_body(scope, receive, self._settings, ticket.hold)
@@ -137,6 +137,3 @@ def _note_client(headers: Mapping[bytes, bytes], record: RequestRecord) -> None:
     retries = headers.get(b"x-stainless-retry-count", b"")
     if _RETRIES.fullmatch(retries):
         record.retries = int(retries)
-    trace = _TRACE.fullmatch(headers.get(b"traceparent", b""))
-    if trace is not None:
-        record.trace_id = trace[1].decode()

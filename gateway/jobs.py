@@ -22,6 +22,7 @@ from gateway.ledger.sink import NO_LEDGER, LedgerSink
 from gateway.prompts import PromptThreads
 from gateway.served import Backend, Served
 from gateway.settings import GatewaySettings
+from gateway.telemetry.tracing import NO_TRACING, Tracing
 from gateway.transport.incoming import Incoming
 from gateway.transport.record import RequestRecord
 from gateway.wire.answers import AnswerHead, StreamedAnswer, WholeAnswer
@@ -54,6 +55,7 @@ class JobContext:
     canon: CanonStage
     ledger: LedgerSink = NO_LEDGER
     predictor: Predictor | None = None
+    tracing: Tracing = NO_TRACING
 
 
 class JobMaker(Protocol):

@@ -82,3 +82,5 @@ def _note_usage(usages: Sequence[Usage], record: RequestRecord) -> None:
     record.cached_tokens = cached_tokens(usages)
     record.reasoning_tokens = reasoning_tokens(usages)
     record.reuse = total_reuse(usages)
+    # Several prompts run side by side: how long it took until the first of them ran.
+    record.stages.queued_s = min((u.queue_s for u in usages if u.queue_s is not None), default=None)

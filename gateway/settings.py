@@ -5,6 +5,7 @@ from typing import Literal
 
 from canon.policy import RULES_VERSION
 from gateway.canonical.policies import PolicyFor
+from gateway.telemetry.otel.options import OtelOptions
 
 MIB = 1024 * 1024
 
@@ -41,4 +42,5 @@ class GatewaySettings:
     prompt_threads: int = 2  # threads which do that
     canon: CanonSettings = field(default_factory=CanonSettings)
     usage: Literal["standard", "full"] = "standard"  # full: `usage.kvgate` in every answer
+    otel: OtelOptions | None = None  # traces and metrics that are sent; None: none
     retry_after_s: int = 2  # what Retry-After says with 429 and 503

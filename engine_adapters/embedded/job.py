@@ -28,6 +28,7 @@ class Done:
     completion_tokens: int
     reused_tokens: int
     reused_by_tier: Mapping[Tier, int]  # sums to reused_tokens
+    queue_s: float | None  # seconds until the choice that prefills was admitted
 
 
 Sink = Callable[[Output | Done | EngineError], None]  # called on the engine's thread; must return at once

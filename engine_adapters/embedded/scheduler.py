@@ -259,6 +259,8 @@ class Scheduler:
             if self._waits_for_owner(sequence) or self._below.comes_up(sequence, self._missing(sequence)):
                 continue
             if self._try_admit(sequence):
+                if sequence.queue_s is None:
+                    sequence.queue_s = now - sequence.arrival
                 budget -= self._prefill(plan, sequence, budget)
             elif not self.running and not self.fits(sequence.length):
                 self.remove(sequence)

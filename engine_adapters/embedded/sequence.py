@@ -51,6 +51,7 @@ class Sequence:
     coming: OwnLoad | None = None  # what comes up into its own blocks, while it holds a lease
     came: Counter[Tier] = field(default_factory=Counter)  # prompt tokens that did, by tier
     siblings: list["Sequence"] = field(default_factory=list)  # choices that fork off after this one's prefill
+    queue_s: float | None = None  # seconds that it waited for its first admission
     finished: bool = False
 
     def __post_init__(self) -> None:

@@ -247,7 +247,8 @@ class StepLoop:
             self._close(job)
             reused = job.reused or 0
             tiers = reused_by_tier(job.leader, reused)
-            job.sink(Done(len(job.request.prompt_ids), job.completion_tokens, reused, tiers))
+            prompt = len(job.request.prompt_ids)
+            job.sink(Done(prompt, job.completion_tokens, reused, tiers, job.leader.queue_s))
 
     def _count(self, job: Job) -> None:
         prompt = len(job.request.prompt_ids)

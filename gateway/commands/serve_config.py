@@ -1,6 +1,7 @@
 """`kvgate serve --config FILE`."""
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from gateway.embedded import load_embedded, missing_packages
 from gateway.ledger.books import LedgerBooks
 from gateway.logs import configure_logs
 from gateway.serve import ServeOptions, Service
+from gateway.telemetry.otel.options import OtelOptionsError, otel_options
 
 _BESIDE = frozenset({"config", "host", "port", "json"})  # options that may stand beside a file
 
@@ -44,7 +46,12 @@ def serve_config(
         raise ConfigError(
             f"engines: the embedded engine needs {', '.join(missing)}: pip install 'kvgate[embedded]'"
         )
+    try:
+        otel = otel_options(environ, config.otlp_endpoint)
+    except OtelOptionsError as error:
+        raise ConfigError(str(error)) from error
     configure_logs(json=json)
     books = LedgerBooks(ledger_of(config), environ, config.ledger.keep)
     load = None if embedded is None else partial(load_embedded, embedded_options(embedded))
-    return Service(load, ServeOptions(host, port, json=json), settings_of(config), remotes, books).run()
+    settings = replace(settings_of(config), otel=otel)
+    return Service(load, ServeOptions(host, port, json=json), settings, remotes, books).run()

@@ -18,6 +18,7 @@ class Config(ConfigModel):
     canon_policy: Annotated[list[str], Field(default_factory=list)]  # as --canon-policy
     usage: Literal["standard", "full"] = "standard"  # full: `usage.kvgate` in every answer
     ledger: LedgerConfig = LedgerConfig()
+    otlp_endpoint: Annotated[str | None, Field(default=None, pattern=r"^https?://\S+$")]  # of a collector
     max_body_mib: Annotated[float, Field(gt=0, le=1 << 20)] = 16
 
     @field_validator("canon_policy")

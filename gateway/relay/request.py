@@ -22,7 +22,6 @@ from gateway.wire.extension import without_extension
 from gateway.wire.usage import HEADER
 from gateway.wire.validation import validate
 
-_PASSED_ON = ("traceparent", "tracestate")
 _PASSED_ON_TO_MESSAGES = ("anthropic-version", "anthropic-beta")
 
 
@@ -84,9 +83,9 @@ def _choices(body: Mapping[str, Any]) -> int:
 
 
 def _headers(incoming: Incoming, route: Route, record: RequestRecord) -> dict[str, str]:
-    names = _PASSED_ON + (_PASSED_ON_TO_MESSAGES if route == "messages" else ())
+    names = _PASSED_ON_TO_MESSAGES if route == "messages" else ()
     given = {name: value for name in names if (value := incoming.header(name)) is not None}
-    return {"x-request-id": record.id, **given}
+    return {"x-request-id": record.id, **record.trace.headers, **given}
 
 
 def _error_event(route: Route) -> Any:

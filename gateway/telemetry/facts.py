@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from engine_adapters.base import ReuseReport, Tier
+from engine_adapters.base import ReuseReport, ReuseStatus, Tier
 from engine_adapters.reuse.classes import ReuseClass, reuse_class
 from gateway.telemetry.labels import OTHER, Bounded
 from gateway.transport.record import CanonTold, RequestRecord
@@ -31,6 +31,14 @@ class RequestFacts:
     reuse: ReuseReport | None
     reuse_class: ReuseClass | None  # None: no engine worked on it
     canon: CanonTold | None
+    error: str | None = None  # its kind; None: it went well
+
+    @property
+    def reuse_status(self) -> ReuseStatus:
+        """What the engine said, if it can be right."""
+        if self.reuse_class in ("not_reported", "inconsistent"):
+            return self.reuse_class
+        return "not_reported" if self.reuse_class is None else "reported"
 
     @property
     def told(self) -> ReuseReport | None:
@@ -61,6 +69,7 @@ class FactsMaker:
     def __init__(self) -> None:
         self._models = Bounded()
         self._engines = Bounded()
+        self._errors = Bounded()
 
     def facts(self, record: RequestRecord, ended: float) -> RequestFacts | None:
         """The facts of a request that has ended at `ended`, as `time.perf_counter` says; None: none was for a model."""
@@ -86,6 +95,7 @@ class FactsMaker:
             reuse=reuse if worked else None,
             reuse_class=reuse_class(reuse, record.block_size) if worked else None,
             canon=record.canon,
+            error=None if record.outcome == "ok" else self._errors(record.error or record.outcome),
         )
 
 

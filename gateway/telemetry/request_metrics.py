@@ -118,8 +118,7 @@ class RequestMetrics:
             self._queue.labels(*who).observe(facts.queued_s)
 
     def _count_reuse(self, facts: RequestFacts, who: tuple[str, str, str]) -> None:
-        status = "not_reported" if facts.reuse is None else facts.reuse.status
-        self._status.labels(*who, status).inc()
+        self._status.labels(*who, facts.reuse_status).inc()
         self._classes.labels(*who, facts.reuse_class).inc()
         reused, recomputed = facts.reused_tokens, facts.recomputed_tokens
         # Both or none: a rate over them counts the same requests above and below the line.

@@ -9,6 +9,8 @@ from starlette.responses import Response
 from gateway.admission import Admission
 from gateway.served import Served
 from gateway.telemetry.facts import FactsMaker
+from gateway.telemetry.otel.opening import open_tracing
+from gateway.telemetry.otel.options import OtelOptions
 from gateway.telemetry.request_metrics import RequestMetrics
 from gateway.telemetry.scrape import Scrape
 from gateway.transport.record import RequestRecord
@@ -17,17 +19,20 @@ from gateway.transport.record import RequestRecord
 class Telemetry:
     """One app's; two apps in one process do not share any counter."""
 
-    def __init__(self, served: Served, admission: Admission) -> None:
+    def __init__(self, served: Served, admission: Admission, otel: OtelOptions | None = None) -> None:
         registry = CollectorRegistry()
         self._facts = FactsMaker()
         self._requests = RequestMetrics(registry)
+        self.tracing = open_tracing(otel)
         self._scrape = Scrape(registry, served, admission)
 
     def ended(self, record: RequestRecord) -> None:
         """Take a request that has ended, on the event loop."""
-        facts = self._facts.facts(record, time.perf_counter())
+        now = time.perf_counter()
+        facts = self._facts.facts(record, now)
         if facts is not None:
             self._requests.ended(facts)
+            self.tracing.ended(record, facts, now)
 
     async def scrape(self, request: Request) -> Response:
         """GET /metrics."""

@@ -12,6 +12,7 @@ from starlette.types import Scope
 from engine_adapters.base import ReuseReport
 from gateway.ledger.expectation import NOTHING_EXPECTED, Expectation
 from gateway.transport.stages import Stages
+from gateway.transport.trace_context import NO_TRACE, TraceContext
 
 log = logging.getLogger("kvgate.gateway")
 
@@ -78,7 +79,7 @@ class RequestRecord:
     engine: str | None = None  # its name; None: none was reached
     block_size: int | None = None  # the engine's, in tokens
     retries: int = 0  # that the client's SDK made before this one
-    trace_id: str | None = None
+    trace: TraceContext = NO_TRACE
     status: int | None = None  # HTTP status sent; 499 when the client left first
     outcome: str = "ok"  # or: refused, failed, aborted, client_gone
     model: str | None = None

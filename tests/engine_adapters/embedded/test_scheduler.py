@@ -105,6 +105,19 @@ def test_least_expected_work_after_the_prefix_hit_goes_first() -> None:
     assert short_and_cold in bench.scheduler.waiting
 
 
+def test_a_sequence_knows_how_long_it_waited_until_it_was_first_admitted() -> None:
+    bench = Bench(max_running=1)
+    first, second = bench.add(list(range(9))), bench.add(list(range(50, 59)))
+    bench.step()
+    assert (first.queue_s, second.queue_s) == (0.0, None)
+    bench.clock.now = 2.5
+    bench.scheduler.remove(first)
+    bench.step()
+    bench.clock.now = 9.0
+    bench.step()
+    assert (first.queue_s, second.queue_s) == (0.0, 2.5)
+
+
 def test_waiting_outweighs_work_so_that_nothing_starves() -> None:
     bench = Bench(max_running=1, blocks=512)
     large = bench.add(list(range(1000)))

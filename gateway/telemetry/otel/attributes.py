@@ -1,0 +1,82 @@
+"""Attributes of spans and metrics: the GenAI semantic conventions' names, and our own where those have none.
+
+Names: `docs/gen-ai` in open-telemetry/semantic-conventions-genai, of which none is called stable yet.
+"""
+
+from collections.abc import Mapping
+from typing import TypeAlias
+
+from gateway.telemetry.facts import RequestFacts
+from gateway.telemetry.labels import OTHER
+from gateway.transport.record import RequestRecord
+
+Value: TypeAlias = str | bool | int | float | list[str]
+Attributes: TypeAlias = dict[str, Value]
+
+PROVIDER = "kvgate"  # whose form of the API this is; which engine answered is `kvgate.engine`
+
+
+def who(facts: RequestFacts) -> Attributes:
+    """What metrics are told apart by, and spans have as well."""
+    model = None if facts.model == OTHER else facts.model
+    return _known(
+        {
+            "gen_ai.operation.name": facts.operation,
+            "gen_ai.provider.name": PROVIDER,
+            "gen_ai.request.model": model,
+            "kvgate.engine": None if facts.engine == "none" else facts.engine,
+        }
+    )
+
+
+def error_type(facts: RequestFacts) -> Attributes:
+    """Empty for what went well."""
+    return {} if facts.error is None else {"error.type": facts.error}
+
+
+def of_span(record: RequestRecord, facts: RequestFacts) -> Attributes:
+    """Everything the server's span says of one request. What is not known is left out."""
+    canon = record.canon
+    facts_known = {
+        "http.request.method": record.method,
+        "http.route": record.path,
+        "http.response.status_code": record.status,
+        "gen_ai.request.stream": record.stream,
+        "gen_ai.request.choice.count": record.choices if record.choices != 1 else None,
+        "gen_ai.response.finish_reasons": None if record.finish is None else [record.finish],
+        "gen_ai.usage.input_tokens": facts.input_tokens,
+        "gen_ai.usage.output_tokens": facts.output_tokens,
+        "gen_ai.usage.cache_read.input_tokens": facts.reused_tokens,
+        "gen_ai.response.time_to_first_chunk": facts.ttft_s if record.stream else None,
+        "kvgate.request.id": record.id,
+        "kvgate.outcome": record.outcome,
+        "kvgate.canon.policy": None if canon is None else canon.policy,
+        "kvgate.canon.edits": None if canon is None else sum(canon.edits.values()),
+        "kvgate.canon.applied": None if canon is None else canon.applied,
+        "kvgate.canon.findings": None if canon is None else sum(canon.findings.values()),
+    }
+    return who(facts) | error_type(facts) | _known(facts_known) | _reuse(record, facts)
+
+
+def _reuse(record: RequestRecord, facts: RequestFacts) -> Attributes:
+    if facts.reuse_class is None:
+        return {}
+    report = facts.reuse
+    tiers = {f"kvgate.reuse.{tier}_tokens": tokens for tier, tokens in facts.by_tier.items()}
+    return _known(
+        {
+            "kvgate.reuse.status": facts.reuse_status,
+            "kvgate.reuse.class": facts.reuse_class,
+            "kvgate.reuse.source": None if report is None or not report.source else report.source,
+            # As told, right or wrong: what is inconsistent is kept and flagged.
+            "kvgate.reuse.reused_tokens": None if report is None else report.reused,
+            "kvgate.reuse.recomputed_tokens": facts.recomputed_tokens,
+            "kvgate.reuse.predicted_tokens": record.expected.predicted,
+            "kvgate.block_size": record.block_size,
+            **tiers,
+        }
+    )
+
+
+def _known(attributes: Mapping[str, Value | None]) -> Attributes:
+    return {name: value for name, value in attributes.items() if value is not None}

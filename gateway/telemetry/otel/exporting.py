@@ -1,0 +1,81 @@
+"""OpenTelemetry's SDK set up for one gateway, with no global state: two gateways in one process are two of them."""
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
+from threading import Thread
+
+from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
+from opentelemetry.sdk.resources import SERVICE_NAME, Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+from gateway.telemetry.facts import RequestFacts
+from gateway.telemetry.otel.meters import Meters
+from gateway.telemetry.otel.options import OtelOptions
+from gateway.telemetry.otel.spans import Spans
+from gateway.telemetry.tracing import Tracing
+from gateway.transport.record import RequestRecord
+
+SCOPE = "kvgate"
+_CLOSE_S = 3.0  # for what was not sent yet
+
+
+class OtelTracing(Tracing):
+    """Sends spans and metrics from threads of their own; a collector that is away loses them, and holds up nothing."""
+
+    def __init__(self, options: OtelOptions) -> None:
+        resource = _resource()
+        self._tracers: TracerProvider | None = None
+        self._meter_provider: MeterProvider | None = None
+        self._spans: Spans | None = None
+        self._meters: Meters | None = None
+        if options.traces:
+            exporter = OTLPSpanExporter(endpoint=_endpoint(options, "traces"))
+            self._tracers = TracerProvider(resource=resource, shutdown_on_exit=False)
+            self._tracers.add_span_processor(BatchSpanProcessor(exporter))
+            self._spans = Spans(self._tracers.get_tracer(SCOPE))
+        if options.metrics:
+            reader = PeriodicExportingMetricReader(OTLPMetricExporter(endpoint=_endpoint(options, "metrics")))
+            self._meter_provider = MeterProvider([reader], resource=resource, shutdown_on_exit=False)
+            self._meters = Meters(self._meter_provider.get_meter(SCOPE))
+
+    def began(self, record: RequestRecord, headers: Mapping[bytes, bytes]) -> None:
+        super().began(record, headers)
+        if self._spans is not None:
+            self._spans.began(record)
+
+    def ended(self, record: RequestRecord, facts: RequestFacts, at: float) -> None:
+        if self._spans is not None:
+            self._spans.ended(record, facts, at)
+        if self._meters is not None:
+            self._meters.ended(facts)
+
+    async def aclose(self) -> None:
+        # A collector that does not answer is tried again for longer than anybody wants to wait for the end.
+        closing = [Thread(target=close, name="kvgate-otel-close", daemon=True) for close in self._closes()]
+        for thread in closing:
+            thread.start()
+        for thread in closing:
+            await asyncio.to_thread(thread.join, _CLOSE_S)
+
+    def _closes(self) -> Iterator[Callable[[], object]]:
+        """What sends the rest; both at a time."""
+        if self._tracers is not None:
+            yield self._tracers.shutdown
+        if self._meter_provider is not None:
+            yield self._meter_provider.shutdown
+
+
+def _endpoint(options: OtelOptions, signal: str) -> str | None:
+    return None if options.endpoint is None else f"{options.endpoint.rstrip('/')}/v1/{signal}"
+
+
+def _resource() -> Resource:
+    """As the environment describes this process; its service is `kvgate` where nothing else is said."""
+    resource = Resource.create()
+    if str(resource.attributes.get(SERVICE_NAME, "")).startswith("unknown_service"):
+        return resource.merge(Resource({SERVICE_NAME: "kvgate"}))
+    return resource
