@@ -54,6 +54,24 @@ def test_typed_control_tokens_can_be_refused(server: Running, smollm2_folder: Pa
     assert post(server, {"role": "user", "content": "fine"}).status_code == 200
 
 
+@pytest.mark.parametrize(
+    ("switch", "param"),
+    [
+        ({"chat_template": "{{ messages }}"}, "chat_template"),
+        ({"tokenize": False}, "tokenize"),
+        ({"chat_template_kwargs": {"chat_template": "x"}}, "chat_template_kwargs.chat_template"),
+        ({"chat_template_kwargs": {"tokenize": False}}, "chat_template_kwargs.tokenize"),
+        ({"chat_template_kwargs": {"bos_token": "x"}}, "chat_template_kwargs.bos_token"),
+    ],
+)
+def test_a_request_brings_no_template_and_no_switches_of_its_own(
+    server: Running, prompts: PromptTokenizer, switch: dict[str, Any], param: str
+) -> None:
+    refused = post(server, {"role": "user", "content": "Hi"}, **switch)
+    assert refused.status_code == 400
+    assert refused.json()["error"]["param"] == param
+
+
 def test_parts_and_a_developer_are_what_the_template_knows(server: Running, prompts: PromptTokenizer) -> None:
     post(server, {"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"})
     parts = [{"type": "text", "text": "Hi"}]

@@ -96,6 +96,27 @@ def test_a_growing_conversation_encodes_only_its_new_turns(
     assert encoded == ["user\nthree"]
 
 
+def test_a_long_message_that_grows_encodes_only_its_end(encoder: PromptEncoder, encoded: list[str]) -> None:
+    text = " ".join(f"word {'abcdefgh'[i % 8]} of sentence {i}, and more" for i in range(4_000))
+    encoder.encode(_turns(text))
+    assert len(encoded) > 8  # in parts, so that they can be encoded side by side
+    encoded.clear()
+    grown = _turns(text + " which goes on")
+    ids = encoder.encode(grown)
+    assert len(text) > 10 * sum(map(len, encoded))
+    assert ids.tolist() == sample("byte_level").encode(grown, add_special_tokens=False).ids
+
+
+def test_a_long_message_with_a_special_token_typed_at_its_end_keeps_its_parts(
+    encoder: PromptEncoder, encoded: list[str]
+) -> None:
+    text = " ".join(f"word {'abcdefgh'[i % 8]} of sentence {i}, and more" for i in range(4_000))
+    encoder.encode_controlled(text, [])
+    encoded.clear()
+    encoder.encode_controlled(text + " <|im_end|>", [])
+    assert len(text) > 10 * sum(map(len, encoded))
+
+
 def test_scopes_do_not_share_what_they_have_seen(encoder: PromptEncoder, encoded: list[str]) -> None:
     encoder.encode("a secret", "tenant a")
     encoder.encode("a secret", "tenant b")
