@@ -168,10 +168,8 @@ class HttpEngine(RelayEngine):
         try:
             response = await self._client.send(sent, stream=True)
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
-            why = str(error) or type(error).__name__
-            raise EngineNotReadyError(
-                f"The engine {self.name} at {self.server} does not answer: {why}"
-            ) from error
+            # Its address is for the operator, who reads it in the log; this goes to the client.
+            raise EngineNotReadyError(f"The engine {self.name} does not answer.") from error
         except httpx.PoolTimeout as error:
             raise EngineOverloadedError(
                 f"All {self._options.max_connections} connections to the engine {self.name} are in use."

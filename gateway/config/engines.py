@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 from urllib.parse import urlsplit
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from engine_adapters.reuse.profiles import PROFILES
 from gateway.config.base import ConfigModel
@@ -33,6 +33,12 @@ class EmbeddedEngine(ConfigModel):
     control_tokens_in_content: Literal["allow", "report", "reject"] = "report"
     tool_parser: str | None = None
     trust_remote_code: bool = False
+
+    @model_validator(mode="after")
+    def _through_the_host(self) -> "EmbeddedEngine":
+        if self.disk_cache_dir is not None and not self.host_cache_gib:
+            raise ValueError("disk_cache_dir needs host_cache_gib: blocks reach the disk through main memory")
+        return self
 
     def client_names(self) -> list[str]:
         """Model names that the file says."""

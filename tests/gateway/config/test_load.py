@@ -5,7 +5,7 @@ from textwrap import dedent
 
 import pytest
 
-from gateway.config.build import remotes_of, settings_of
+from gateway.config.build import embedded_options, remotes_of, settings_of
 from gateway.config.errors import ConfigError
 from gateway.config.load import load_config
 
@@ -105,6 +105,10 @@ def test_all_kinds_are_read(tmp_path: Path) -> None:
             "engines:\n  - {name: a, kind: vllm, url: 'http://x', name: b}",
             "line 2, column 44: 'name' stands twice",
         ),
+        (
+            "engines:\n  - {kind: embedded, disk_cache_dir: /x}",
+            "engines[0]: disk_cache_dir needs host_cache_gib",
+        ),
         ("engines: [", "line 1, column "),
         ("a: &x 1\nb: *x", "line 2, column 4: references"),
         ("- 1", "the file holds no keys"),
@@ -178,3 +182,33 @@ def test_a_ledger_that_cannot_be_is_named(tmp_path: Path, ledger: str, message: 
     (found,) = errors(tmp_path, f"engines:\n  {ENGINE}\nledger: {ledger}")
     assert found.startswith(message)
     assert "pw" not in found
+
+
+def test_the_embedded_engine_gets_its_keys(tmp_path: Path) -> None:
+    config = load(
+        tmp_path,
+        """
+        engines:
+          - kind: embedded
+            model: owner/model
+            served_model_name: short
+            kv_cache_gib: 0.5
+            host_cache_gib: 2
+            disk_cache_dir: /kv
+            block_size: 32
+            threads: 3
+            control_tokens_in_content: allow
+        """,
+    )
+    assert config.embedded is not None
+    options = embedded_options(config.embedded)
+    engine = options.engine
+    assert (engine.model, engine.served_name, engine.block_size, engine.threads) == (
+        "owner/model",
+        "short",
+        32,
+        3,
+    )
+    assert (engine.kv_bytes, engine.host_cache_bytes) == (1 << 29, 2 << 30)
+    assert (engine.disk_cache_dir, engine.disk_cache_bytes) == (Path("/kv"), 8 << 30)
+    assert (options.name, options.control_tokens_in_content) == ("embedded", "allow")

@@ -157,6 +157,7 @@ def test_an_engine_that_is_away_is_503_and_not_404(nobody: str) -> None:
         answer = gateway.http.post(CHAT, json=BODY)
         assert (answer.status_code, answer.json()["error"]["code"]) == (503, "engine_not_ready")
         assert answer.headers["retry-after"]
+        assert nobody.rpartition(":")[2] not in answer.text
         assert gateway.rows.one().engine == "away"
     unlisted = Remote(OpenAICompatibleEngine("away", nobody))
     with relaying([unlisted]) as gateway:
