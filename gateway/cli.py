@@ -384,6 +384,20 @@ def bench_canon(
         raise typer.Exit(1)
 
 
+@bench.command("ledger")
+def bench_ledger(
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer rounds.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+) -> None:
+    """What the ledger costs a request, how fast it is written, how fast and small a report on it is."""
+    try:
+        from bench import ledger as ledger_bench
+    except ModuleNotFoundError as error:
+        _refuse(f"The benchmark needs {error.name}: pip install 'kvgate[embedded]'")
+    if not ledger_bench.main(json=json, quick=quick):
+        raise typer.Exit(1)
+
+
 @app.command()
 def lint(
     logs: Annotated[

@@ -13,10 +13,10 @@ from rich.console import Console
 from canon.errors import CanonError
 from canon.tokens import PromptTokenizer
 from engine_adapters.errors import EngineError
-from engine_adapters.remote.http_engine import HttpEngine, HttpOptions
+from engine_adapters.remote.http_engine import HttpOptions
 from gateway.commands.doctor.terminal import print_checkup
 from gateway.reports.doctor import Checkup, Doctor
-from gateway.reports.doctor.kinds import KINDS, engine_of, kind_of
+from gateway.reports.doctor.kinds import KINDS, engine_of, kind_of, model_cards
 from gateway.reports.errors import DoctorError
 
 WELL, ILL, UNUSABLE = 0, 1, 2  # exit codes
@@ -81,16 +81,14 @@ def _headers(options: DoctorOptions, environ: Mapping[str, str]) -> dict[str, st
 
 
 async def _found_kind(url: str, http: HttpOptions) -> str:
-    engine: HttpEngine = engine_of("openai", url, http)
-    root = engine.server + "/v1"
+    engine = engine_of("openai", url, http)
     try:
-        listed = (await engine.ask("GET", f"{root}/models")).get("data")
+        cards = await model_cards(engine)
     except EngineError as error:
         raise DoctorError(f"{error} Say what it is with --kind.") from error
     finally:
         await engine.aclose()
-    first = listed[0] if isinstance(listed, list) and listed else None
-    return kind_of(first.get("owned_by") if isinstance(first, dict) else None)
+    return kind_of(cards[0].get("owned_by") if cards else None)
 
 
 def say(line: str) -> None:

@@ -10,7 +10,7 @@ from engine_adapters.remote.relay import RemoteCapabilities
 from gateway.reports.doctor import questions
 from gateway.reports.doctor.block_size import BlockSize, SharedPrefix, find_block_size
 from gateway.reports.doctor.checkup import Check, Checkup
-from gateway.reports.doctor.kinds import Advice, advice_for, route_of
+from gateway.reports.doctor.kinds import Advice, advice_for, model_cards, route_of
 from gateway.reports.doctor.prober import Prober, RefusedError, Told
 from gateway.reports.doctor.prompts import ProbePrompts, text_of
 from gateway.reports.doctor.render import CHATS, check_render
@@ -96,21 +96,27 @@ class Doctor:
         )
 
     async def _detected(self) -> RemoteCapabilities:
+        """What the engine says of itself; of one that says nothing in a known form, the models it lists."""
         if self._model is not None and self._kind == "anthropic":
             return RemoteCapabilities((self._model,), reports_reuse=None)
         try:
             return await self._engine.detect()
         except EngineError as error:
-            if self._model is None:
-                raise DoctorError(f"{error} Name a model with --model where the API lists none.") from error
+            self._say(f"it says nothing of itself in a known form: {error}")
+        if self._model is not None:
             return RemoteCapabilities((self._model,), reports_reuse=None)
+        try:
+            models = [card.get("id") for card in await model_cards(self._engine)]
+        except EngineError as error:
+            raise DoctorError(f"{error} Name a model with --model where the API lists none.") from error
+        return RemoteCapabilities(tuple(name for name in models if isinstance(name, str)), reports_reuse=None)
 
     def _longest(self, found: RemoteCapabilities) -> int:
         """Words of the longest prompt: half of a short context, since a word may be more than a token."""
         return self._words if found.context_length is None else min(self._words, found.context_length // 2)
 
     def _salts(self, found: RemoteCapabilities) -> bool:
-        return self._advice.takes_salt or found.takes_salt is True
+        return self._advice.takes_salt and found.takes_salt is not False
 
     async def _checks(self, prober: Prober, plan: Plan) -> tuple[list[Check], BlockSize]:
         trunk = self._prompts.fresh(plan.words)

@@ -2,11 +2,15 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from engine_adapters.remote.anthropic import AnthropicEngine
 from engine_adapters.remote.http_engine import HttpEngine, HttpOptions
+from engine_adapters.remote.llama_cpp import LlamaCppEngine
 from engine_adapters.remote.openai_compatible import OpenAICompatibleEngine
 from engine_adapters.remote.relay import Route
+from engine_adapters.remote.sglang import SGLangEngine
+from engine_adapters.remote.vllm import VllmEngine
 from engine_adapters.reuse.profiles import PROFILES
 
 
@@ -52,6 +56,8 @@ _OWNERS: Mapping[str, str] = {
 
 KINDS = tuple(PROFILES)
 
+_ENGINES = {"sglang": SGLangEngine, "llama_cpp": LlamaCppEngine, "anthropic": AnthropicEngine}
+
 
 def advice_for(kind: str) -> Advice:
     """What to say to whoever runs it."""
@@ -63,11 +69,20 @@ def kind_of(owner: object) -> str:
     return _OWNERS.get(owner, "openai") if isinstance(owner, str) else "openai"
 
 
+async def model_cards(engine: HttpEngine) -> list[Mapping[str, Any]]:
+    """What `GET /v1/models` lists; raises EngineNotReadyError."""
+    listed = (await engine.ask("GET", f"{engine.server}/v1/models")).get("data")
+    return [card for card in listed if isinstance(card, dict)] if isinstance(listed, list) else []
+
+
 def engine_of(kind: str, url: str, options: HttpOptions) -> HttpEngine:
     """An engine of that kind at `url`, without asking it anything."""
-    if kind == "anthropic":
-        return AnthropicEngine("doctor", url, (), options)
-    return OpenAICompatibleEngine("doctor", url, (), options, kind)
+    name = "doctor"
+    if kind == "vllm":
+        return VllmEngine(name, url, (), options, probe=False)  # the examination asks the same, and more
+    if kind in _ENGINES:
+        return _ENGINES[kind](name, url, (), options)
+    return OpenAICompatibleEngine(name, url, (), options, kind)
 
 
 def route_of(kind: str) -> Route:

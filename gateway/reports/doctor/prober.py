@@ -64,7 +64,7 @@ class Prober:
             RefusedError: an HTTP error status.
             DoctorError: no answer at all.
         """
-        body = self._body(messages, stream, salt)
+        body = self._body(messages, stream)
         request = RelayRequest(
             f"doctor-{self.requests}", self._route, orjson.dumps(body), stream, self.model, salt=salt
         )
@@ -87,14 +87,12 @@ class Prober:
         ended = account.first_token_at if request.stream else None
         return Told(account.reuse, account.completion_tokens, (ended or time.monotonic()) - started)
 
-    def _body(self, messages: Sequence[Mapping[str, Any]], stream: bool, salt: str | None) -> dict[str, Any]:
+    def _body(self, messages: Sequence[Mapping[str, Any]], stream: bool) -> dict[str, Any]:
         body: dict[str, Any] = {"model": self.model, "messages": list(messages), "max_tokens": 1}
         if stream:
             body["stream"] = True
         if stream and self._route == "chat":
             body["stream_options"] = {"include_usage": True}
-        if salt is not None:
-            body["cache_salt"] = salt
         return body
 
     def _user(self, text: str) -> dict[str, Any]:
