@@ -69,7 +69,7 @@ def _parsed(file: Path) -> Any:
 
 def _message(finding: Any, given: Any) -> str:
     """`engines[0].url: field required`; what was written there is not repeated, since it may be a secret."""
-    path = _path(finding["loc"], given)
+    path = _path(finding["loc"], given, missing=finding["type"] == "missing")
     if finding["type"] == "extra_forbidden":
         return f"{path}: there is no such key"
     if finding["type"] in ("union_tag_invalid", "union_tag_not_found"):
@@ -79,15 +79,13 @@ def _message(finding: Any, given: Any) -> str:
     return f"{path}: {text[:1].lower()}{text[1:]}" if path else text
 
 
-def _path(location: tuple[str | int, ...], given: Any) -> str:
-    """Without the names of a union's members, which are not in the file."""
+def _path(location: tuple[str | int, ...], given: Any, *, missing: bool) -> str:
+    """Without the names of a union's members, which are not in the file. `missing`: nor is the last key."""
     path, node = "", given
     for index, step in enumerate(location):
-        last = index == len(location) - 1
+        absent = missing and index == len(location) - 1
         if isinstance(step, int) and isinstance(node, list):
             path, node = f"{path}[{step}]", node[step] if step < len(node) else None
-        elif isinstance(node, dict) and (step in node or last):
+        elif isinstance(node, dict) and (step in node or absent):
             path, node = (f"{path}.{step}" if path else str(step)), node.get(step)
-        elif last and isinstance(node, dict):
-            path = f"{path}.{step}"
     return path
