@@ -197,6 +197,7 @@ class Health:
 
     ready: bool
     detail: str
+    known: bool = True  # False: it was not asked, and is taken to be ready
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,7 +49,7 @@ def create_app_over(
     settings = settings or GatewaySettings()
     threads = PromptThreads(settings)
     admission = Admission(settings)
-    telemetry = Telemetry(served, admission, settings.otel)
+    telemetry = Telemetry(served, admission, ledger, settings.otel)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:

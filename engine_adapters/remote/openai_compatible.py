@@ -35,4 +35,4 @@ class OpenAICompatibleEngine(HttpEngine):
 
     async def health(self) -> Health:
         """APIs that list no models are asked nothing else, since a generation costs money."""
-        return Health(True, "not asked") if self.models else await super().health()
+        return Health(True, "not asked", known=False) if self.models else await super().health()

@@ -34,7 +34,7 @@ _NOW = frozenset(
         "host_state_bytes",
     }
 )
-# What stands at the end of these names, see `cache_core.flat_record`; tiers and outcomes have no underscore in them.
+# What stands at the end of these names, see `cache_core.flat_record`. No tier has an underscore in it.
 _PARTS = {
     "cache_matched_tokens": ("tier",),
     "cache_reused_tokens": ("tier",),
@@ -50,6 +50,9 @@ _PARTS = {
     "cache_transfers": ("link", "priority", "outcome"),
     "cache_queue_seconds": ("link", "priority"),
 }
+PRIORITIES = ("waiting", "prefetch", "write_back")  # of `cache_core.transfer`
+OUTCOMES = ("done", "failed", "cancelled", "expired", "refused")
+_LINK = re.compile(f"(.+)_({'|'.join(PRIORITIES)})(?:_({'|'.join(OUTCOMES)}))?")
 _HISTOGRAM = re.compile(r"(.+)_(count|sum|le_(.+))")
 _BOUNDS = SECONDS[::2]  # every second one: each is a time series for each label
 
@@ -92,12 +95,17 @@ def _parsed(name: str) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
     """`cache_drops_disk_wrong_size` -> `cache_drops`, (`tier`, `reason`), (`disk`, `wrong_size`)."""
     for stem, labels in _PARTS.items():
         if name.startswith(stem + "_"):
-            rest, cuts = name[len(stem) + 1 :], len(labels) - 1
-            # A link has underscores of its own, and stands first; everywhere else the tier does.
-            values = rest.rsplit("_", cuts) if labels[0] == "link" else rest.split("_", cuts)
+            values = _values(name[len(stem) + 1 :], labels)
             if len(values) == len(labels):
-                return stem, labels, tuple(values)
+                return stem, labels, values
     return name, (), ()
+
+
+def _values(rest: str, labels: tuple[str, ...]) -> tuple[str, ...]:
+    if labels[0] != "link":
+        return tuple(rest.split("_", len(labels) - 1))
+    match = _LINK.fullmatch(rest)
+    return () if match is None else tuple(part for part in match.groups() if part is not None)
 
 
 def _family(stem: str, labels: tuple[str, ...]) -> Plain:

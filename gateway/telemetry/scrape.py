@@ -13,8 +13,10 @@ from starlette.responses import Response
 from engine_adapters.base import Health
 from engine_adapters.errors import EngineError
 from gateway.admission import Admission
+from gateway.ledger.sink import LedgerSink
 from gateway.served import Backend, Served
 from gateway.telemetry.engine_metrics import ENGINE, families
+from gateway.telemetry.ledger_metrics import ledger_families
 
 log = logging.getLogger("kvgate.gateway")
 
@@ -24,17 +26,25 @@ _ENGINE_S = 2.0  # how long engines may take to answer; whoever scrapes gives up
 class Scrape:
     """Renders one scrape at a time, off the event loop: text of thousands of series takes milliseconds."""
 
-    def __init__(self, registry: CollectorRegistry, served: Served, admission: Admission) -> None:
+    def __init__(
+        self, registry: CollectorRegistry, served: Served, admission: Admission, ledger: LedgerSink
+    ) -> None:
         self._registry = registry
         self._served = served
         self._admission = admission
+        self._ledger = ledger
         self._turn = asyncio.Lock()
 
     async def answer(self, accept: str) -> Response:
         """The answer in the form that `accept` asks for."""
         encode, content_type = choose_encoder(accept)
         async with self._turn:
-            now = [*self._in_flight(), await self._up(), *await self._counters()]
+            now = [
+                *self._in_flight(),
+                *ledger_families(self._ledger),
+                await self._up(),
+                *await self._counters(),
+            ]
             text = await asyncio.to_thread(encode, _Both(self._registry, now))
         return Response(text, headers={"content-type": content_type})
 
@@ -59,7 +69,8 @@ class Scrape:
             asked[backend.name] = backend.engine.health()
         up = GaugeMetricFamily("kvgate_engine_up", "1: the engine takes requests now.", labels=(ENGINE,))
         for name, ready in zip(asked, await asyncio.gather(*map(_ready, asked.values())), strict=True):
-            up.add_metric([name], float(ready))
+            if ready is not None:
+                up.add_metric([name], float(ready))
         return up
 
     async def _counters(self) -> list[Metric]:
@@ -82,12 +93,14 @@ class Scrape:
             return None
 
 
-async def _ready(asked: Awaitable[Health]) -> bool:
+async def _ready(asked: Awaitable[Health]) -> bool | None:
+    """None: it is not known, since asking costs money."""
     try:
         async with asyncio.timeout(_ENGINE_S):
-            return (await asked).ready
+            health = await asked
     except (EngineError, TimeoutError):
         return False
+    return health.ready if health.known else None
 
 
 class _Both(Collector):

@@ -11,6 +11,7 @@ import openai
 import uvicorn
 
 from gateway.app import create_app_over
+from gateway.ledger.sink import NO_LEDGER, LedgerSink
 from gateway.listener import listen, url_of
 from gateway.serve import server_config
 from gateway.served import Backend, Served
@@ -43,11 +44,11 @@ class Running:
 
 
 @contextmanager
-def running(settings: GatewaySettings | None = None) -> Iterator[Running]:
+def running(settings: GatewaySettings | None = None, ledger: LedgerSink = NO_LEDGER) -> Iterator[Running]:
     """Serve on a thread with a loop of its own, as `kvgate serve` does."""
     served = Served()
     listener = listen("127.0.0.1", 0)
-    server = uvicorn.Server(server_config(create_app_over(served, settings), grace_s=1))
+    server = uvicorn.Server(server_config(create_app_over(served, settings, ledger), grace_s=1))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     url = url_of(listener)
     thread.start()

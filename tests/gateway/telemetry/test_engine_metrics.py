@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Callable, Mapping
+from typing import get_args
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,10 +14,11 @@ from prometheus_client.registry import Collector
 
 from cache_core.block_header import DropReason
 from cache_core.flat_record import flat_record
-from cache_core.metrics import LookedUp, Moved, RecordingObserver
+from cache_core.metrics import LookedUp, Moved, Outcome, RecordingObserver
+from cache_core.transfer import Priority
 from engine_adapters.base import Health
 from engine_adapters.errors import EngineFailureError
-from gateway.telemetry.engine_metrics import families
+from gateway.telemetry.engine_metrics import OUTCOMES, PRIORITIES, families
 from tests.gateway.running_server import Running
 from tests.gateway.telemetry.scraped import Scraped, scrape
 
@@ -53,7 +55,15 @@ def test_what_stands_at_the_end_of_a_name_is_a_label() -> None:
     assert seen.value("kvgate_engine_cache_moved_bytes_total", source="host", target="disk") == 1000 * len(
         TOOK
     )
+    transfers = {"link": "host_to_disk", "priority": "write_back"}
+    assert seen.value("kvgate_engine_cache_transfers_total", outcome="done", **transfers) == len(TOOK)
+    assert seen.value("kvgate_engine_cache_queue_seconds_count", **transfers) == len(TOOK)
     assert seen.value("kvgate_engine_cache_fragmentation", tier="disk") == 0.25
+
+
+def test_priorities_and_outcomes_are_the_caches_own() -> None:
+    assert {priority.name.lower() for priority in Priority} == set(PRIORITIES)
+    assert set(get_args(Outcome)) == set(OUTCOMES)
 
 
 def test_histograms_keep_every_count_at_every_bound() -> None:
