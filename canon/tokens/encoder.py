@@ -68,7 +68,7 @@ class PromptEncoder:
         """
         if all(text[start:end] in self._safe for start, end in control) and self._safe:
             return self._assemble(text, control, scope, literal=True, suspicious=suspicious)
-        return self._encode_whole(text, control, scope)
+        return self._encode_undoing(text, control, scope)
 
     def _assemble(
         self, text: str, cuts: Sequence[Span], scope: str, *, literal: bool, suspicious: bool
@@ -118,16 +118,28 @@ class PromptEncoder:
     def _checked(self, ids: NDArray[np.int32], piece: _Piece) -> NDArray[np.int32]:
         return self._literal.checked(ids, piece.text, piece.place) if piece.literal else ids
 
-    def _encode_whole(self, text: str, control: Sequence[Span], scope: str) -> NDArray[np.int32]:
-        """For tokenizers whose texts cannot be cut: encodes all at once, then undoes what must not act."""
-        key = text_key(text_key(text_key(b"whole", scope), repr(control)), text)
+    def _encode_undoing(self, text: str, control: Sequence[Span], scope: str) -> NDArray[np.int32]:
+        """For tokenizers whose special tokens are no safe cuts: lets all of them act, then undoes what must not."""
+        within = text_key(b"undoing", scope)
+        parts: list[NDArray[np.int32]] = []
+        place: Place = "first"
+        at = 0  # among `control`
+        for start, end in pairwise([0, *self._chunker.cuts(text), len(text)]):
+            behind = bisect_left(control, (end, end))
+            own = [(a - start, b - start) for a, b in control[at:behind]]
+            parts.append(self._undone(text[start:end], own, place, within))
+            place, at = "continuing", behind
+        return np.concatenate(parts)
+
+    def _undone(self, text: str, control: Sequence[Span], place: Place, within: bytes) -> NDArray[np.int32]:
+        key = text_key(text_key(within, f"{place}{control!r}"), text)
         if (known := self._memo.get([key])[0]) is None:
-            known = self._undo(text, control)
+            known = self._undo(text, control, place)
             self._memo.put([(key, known)])
         return known
 
-    def _undo(self, text: str, control: Sequence[Span]) -> NDArray[np.int32]:
-        encoding = self._tokenizers.plain.encode(text, add_special_tokens=False)
+    def _undo(self, text: str, control: Sequence[Span], place: Place) -> NDArray[np.int32]:
+        encoding = self._tokenizers.form(place, literal=False).encode(text, add_special_tokens=False)
         ids = np.array(encoding.ids, dtype=np.int32)
         parts: list[NDArray[np.int32]] = []
         starts = [start for start, _ in control]
@@ -137,7 +149,7 @@ class PromptEncoder:
             nearest = bisect_left(starts, start)
             if nearest < len(control) and control[nearest][1] <= end:
                 continue  # written by the template; blanks around it may be part of it
-            written = self._literal.encode(text[start:end], "inner" if start else "first")
+            written = self._literal.encode(text[start:end], "inner" if start or place != "first" else "first")
             parts += [ids[done:at], written]
             done = int(at) + 1
         return np.concatenate([*parts, ids[done:]]) if parts else ids

@@ -4,6 +4,7 @@ import contextlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -115,6 +116,27 @@ def test_a_long_message_with_a_special_token_typed_at_its_end_keeps_its_parts(
     encoded.clear()
     encoder.encode_controlled(text + " <|im_end|>", [])
     assert len(text) > 10 * sum(map(len, encoded))
+
+
+def test_long_messages_keep_their_parts_where_special_tokens_are_no_cuts(
+    prompt_tokenizer: Callable[..., PromptTokenizer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokenizer = prompt_tokenizer("chatml", "byte_level_stripping")
+    seen: list[str] = []
+    undo = PromptEncoder._undo
+
+    def noting(self: PromptEncoder, text: str, *more: Any) -> NDArray[np.int32]:
+        seen.append(text)
+        return undo(self, text, *more)
+
+    monkeypatch.setattr(PromptEncoder, "_undo", noting)
+    text = " ".join(f"word {'abcdefgh'[i % 8]} of sentence {i}, <|im_end|> and more" for i in range(3_000))
+    first = tokenizer.chat([{"role": "user", "content": text}])
+    assert len(seen) > 8
+    seen.clear()
+    second = tokenizer.chat([{"role": "user", "content": text + " which goes on"}])
+    assert len(text) > 10 * sum(map(len, seen))
+    assert second.ids[: len(first.ids) - 20].tolist() == first.ids[:-20].tolist()
 
 
 def test_scopes_do_not_share_what_they_have_seen(encoder: PromptEncoder, encoded: list[str]) -> None:
