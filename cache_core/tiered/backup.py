@@ -34,7 +34,7 @@ _MAX_WAITING = 256  # prefixes; of more, the newest are left for their next use
 _MAX_LEAVING = 4  # states that stay on the device, though evicted, until they are copied
 Ended = Callable[[Transfer], None]
 
-_NOTHING: tuple[str, Tokens, list[BlockHeader]] = ("", np.empty(0, dtype=np.int32), [])
+_NOTHING: tuple[bytes, Tokens, list[BlockHeader]] = (b"", np.empty(0, dtype=np.int32), [])
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +111,9 @@ class Backup:
         except Full:
             log.debug("more prefixes wait to be copied than are looked at")
 
-    def forget(self, scope: str | None) -> None:
-        """Nothing is remembered of a scope's prompts; None: of any's."""
-        if scope is None or self._last[0] == scope:
+    def forget(self, identity: bytes | None) -> None:
+        """Nothing is remembered of the prompts of a scope, by its identity's digest; None: of any's."""
+        if identity is None or self._last[0] == identity:
             self._last = _NOTHING
 
     def close(self, timeout: float) -> None:
@@ -129,33 +129,36 @@ class Backup:
 
         For blocks that are about to be evicted. Where a parent found no room, its children are not copied.
         """
-        number = self._purges.number(self._chains.digest(scope))
+        identity = self._chains.digest(scope)
+        number = self._purges.number(identity)
         if number is None:
             return
-        headers = self._headers_again(scope, tokens)
+        headers = self._headers_again(scope, identity, tokens)
         there = self._ways.host.contains([header.key for header in headers])
         first = len(headers) if there.all() else int(np.argmin(there))
         headers, blocks = headers[first:], blocks[first:]
         reservation = self._ways.host.reserve(headers)
+        now = self._purges.number(headers[0].identity) if headers else None
         gaps = np.flatnonzero((reservation.rows == NO_ROW) & ~reservation.there)
         usable = np.arange(len(headers)) < (gaps[0] if len(gaps) else len(headers))
         wanted: Mask = usable & (reservation.rows != NO_ROW)
         arrived = np.zeros_like(wanted)
         try:
-            self._read(blocks[wanted], reservation.rows[wanted])
-            arrived = wanted
+            if now == number:  # else these headers may say more than is true of the bytes
+                self._read(blocks[wanted], reservation.rows[wanted])
+                arrived = wanted
         finally:
             self._ways.host.publish(reservation, arrived)
         for name in self._ways.colder:
-            copied = [header for header, there in zip(headers, wanted, strict=True) if there]
+            copied = [header for header, there in zip(headers, arrived, strict=True) if there]
             self._pass_to(name, copied, number)
 
-    def _headers_again(self, scope: str, tokens: Tokens) -> list[BlockHeader]:
+    def _headers_again(self, scope: str, identity: bytes, tokens: Tokens) -> list[BlockHeader]:
         """The chain's, remembered, as a path is evicted bit by bit from its end. Under the cache's lock."""
-        known_scope, known, headers = self._last
-        if scope != known_scope or not np.array_equal(known[: len(tokens)], tokens):
+        known_identity, known, headers = self._last
+        if identity != known_identity or not np.array_equal(known[: len(tokens)], tokens):
             headers = self._chains.headers(scope, tokens)
-            self._last = scope, tokens, headers
+            self._last = headers[0].identity, tokens, headers
             if self._states is not None:
                 self.copy(scope, tokens, every_state=True)  # they cool down with their KV
         return headers[: len(tokens) // self._cache.block_size]

@@ -72,28 +72,23 @@ class ScopeChains:
     """
 
     def __init__(self, identity: CacheIdentity) -> None:
-        self._identity = identity
+        self._block_size = identity.block_size
         self._memory = HashMemory(identity.block_size)
-        self._digest_of = lru_cache(maxsize=4096)(self._make_digest)  # any thread may ask
+        self._digest_of = _digests(identity)
 
     def digest(self, scope: str) -> bytes:
         """The identity's digest [32] for one scope."""
         return self._digest_of(scope)
 
-    def _make_digest(self, scope: str) -> bytes:
-        salt = digest_of(_SALT, [self._identity.salt, scope])
-        return replace(self._identity, salt=salt).digest
-
     def replace(self, identity: CacheIdentity) -> None:
         """From here on everything is filed under another identity, which has the same block size."""
-        self._identity = identity
-        self._digest_of.cache_clear()
+        self._digest_of = _digests(identity)
 
     def prompt(self, scope: str, tokens: Tokens, breathe: Callable[[], object] = lambda: None) -> PromptChain:
         """A prompt's chain, with what is remembered of it."""
         identity = self.digest(scope)
         known = self._memory.known(root_hash(identity), tokens)
-        return PromptChain(identity, tokens, self._identity.block_size, known, breathe)
+        return PromptChain(identity, tokens, self._block_size, known, breathe)
 
     def remember(self, chain: PromptChain) -> None:
         """Keep what was hashed of a prompt."""
@@ -109,3 +104,13 @@ class ScopeChains:
         headers = chain.headers(0, chain.blocks)
         self.remember(chain)
         return headers
+
+
+def _digests(identity: CacheIdentity) -> Callable[[str], bytes]:
+    """Digests of scopes, remembered, of one identity: whoever still asks this one leaves no trace in the next."""
+
+    @lru_cache(maxsize=4096)
+    def digest(scope: str) -> bytes:
+        return replace(identity, salt=digest_of(_SALT, [identity.salt, scope])).digest
+
+    return digest

@@ -62,6 +62,7 @@ class Fetch:
         self._lock = Lock()  # guards what follows
         self._users = 0  # requests that wait for it
         self._phase = _Phase.CLIMBING
+        self._given_up = False
         self._climb: Climb | None = None
         self._transfer: Transfer | None = None
 
@@ -130,6 +131,7 @@ class Fetch:
         """
         with self._lock:
             phase, climb, transfer = self._phase, self._climb, self._transfer
+            self._given_up = True
             if phase is _Phase.CLIMBING:
                 self._phase = _Phase.OVER
         if phase is _Phase.OVER:
@@ -157,10 +159,13 @@ class Fetch:
             lambda: self._load(ways, priority, part),
         )
         with self._lock:
-            if self._phase is _Phase.OVER:
-                return
-            self._phase, self._climb = _Phase.CLIMBING, climb
-        climb.start()
+            given_up = self._given_up
+            if not given_up:
+                self._phase, self._climb = _Phase.CLIMBING, climb
+        if given_up:
+            self._end()
+        else:
+            climb.start()
 
     def _load(self, ways: Ways, priority: Priority, part: slice) -> None:
         with self._lock:
@@ -179,8 +184,8 @@ class Fetch:
             self._end()
             return
         with self._lock:
-            self._transfer = transfer
-        if not self.lease.announced:  # given up meanwhile
+            self._transfer, given_up = transfer, self._given_up
+        if given_up:
             transfer.cancel(0.0)
         transfer.when_ended(
             lambda _: self._loaded(transfer, job.count, part, lambda: self._climb_next(ways, priority))

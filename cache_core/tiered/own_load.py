@@ -91,6 +91,7 @@ class OwnLoad:
         self._wanted = True
         self._lock = Lock()  # guards what follows
         self._phase = _Phase.CLIMBING
+        self._given_up = False
         self._transfer: Transfer | None = None
         self._left: tuple[Lease, RetentionHints | None] | None = (
             None  # what to release when no byte is written any more
@@ -209,6 +210,7 @@ class OwnLoad:
         """
         with self._lock:
             phase, transfer = self._phase, self._transfer
+            self._given_up = True
             if phase not in (_Phase.LOADING, _Phase.OVER):
                 self._phase = _Phase.OVER
         if phase is _Phase.LOADING and transfer is not None:
@@ -247,14 +249,18 @@ class OwnLoad:
                 job.finish(False)
                 return
             self.end = (block + job.count) * self._size
-            self._transfer = self._ways.engine.submit(job, Priority.WAITING, self.deadline)
+            transfer = self._ways.engine.submit(job, Priority.WAITING, self.deadline)
         except TransferRefusedError:
             self._over()
         except Exception:
             log.exception("blocks of a running request could not be brought up")
             self._over()
         else:
-            self._transfer.when_ended(self._loaded)
+            with self._lock:
+                self._transfer, given_up = transfer, self._given_up
+            if given_up:
+                transfer.cancel(0.0)
+            transfer.when_ended(self._loaded)
 
     def _begins(self, blocks: int) -> bool:
         """Whether it loads from now on: not without blocks, nor if it was given up since."""

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from queue import SimpleQueue
 from threading import Condition, Thread
 
@@ -80,8 +81,8 @@ class Purger:
         purge = _Purge(scope, identity, list(self._queues))
         # First, so that what loads on has a lease that the cache's purge cuts off.
         self._fetches.forget(identity)
-        purge.blocks += self._cache.purge(scope)
-        purge.blocks += self._forget(scope, identity)
+        self._tell(purge, lambda: self._cache.purge(scope))
+        self._tell(purge, lambda: self._forget(scope, identity))
         for queue in self._queues.values():
             queue.put(purge)
         if not self._queues:
@@ -110,29 +111,33 @@ class Purger:
 
     def _run(self, name: TierName, tier: Tier) -> None:
         while (purge := self._queues[name].get()) is not None:
-            try:
-                self._purges.wait_stored(purge.identity, name)
-                self._answered(name, purge, tier.purge(purge.identity), None)
-            except Exception as error:  # noqa: BLE001  whatever it is, whoever purges is told
-                self._answered(name, purge, 0, error)
+            self._tell(purge, partial(self._erased, tier, name, purge))
+            with self._changed:
+                purge.pending.remove(name)
+                last = not purge.pending
+            if last:
+                self._finish(purge)
 
-    def _answered(self, name: TierName, purge: _Purge, blocks: int, error: Exception | None) -> None:
+    def _erased(self, tier: Tier, name: TierName, purge: _Purge) -> int:
+        self._purges.wait_stored(purge.identity, name)
+        return tier.purge(purge.identity)
+
+    def _tell(self, purge: _Purge, forget: Callable[[], int]) -> None:
+        """Do a part of a purge, and note what came of it."""
+        blocks, errors = 0, list[Exception]()
+        try:
+            blocks = forget()
+        except Exception as error:  # noqa: BLE001  whatever it is, whoever purges is told
+            errors.append(error)
         with self._changed:
             purge.blocks += blocks
-            purge.pending.remove(name)
-            if error is not None:
-                purge.errors.append(error)
-            last = not purge.pending
-        if last:
-            self._finish(purge)
+            purge.errors += errors
 
     def _finish(self, purge: _Purge) -> None:
-        again = self._forget(
-            purge.scope, purge.identity
-        )  # what was on its way up from a tier may have arrived since
+        # What was on its way up from a tier may have arrived since.
+        self._tell(purge, lambda: self._forget(purge.scope, purge.identity))
         self._purges.end(purge.identity)
         with self._changed:
-            purge.blocks += again
             purge.over = True
             unheard = bool(purge.errors) and not purge.awaited
             self._changed.notify_all()

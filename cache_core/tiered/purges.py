@@ -5,6 +5,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Condition
 
+from cache_core.metrics import TierName
+from cache_core.purge_numbers import PurgeNumbers
+
 
 class Purges:
     """Purges of each scope (by its identity's digest) by number, and what is being stored for it.
@@ -15,11 +18,10 @@ class Purges:
 
     def __init__(self) -> None:
         self._changed = Condition()
-        self._numbers: Counter[bytes] = Counter()
+        self._numbers = PurgeNumbers()
         self._under_way: Counter[bytes] = Counter()
-        self._all = 0  # changes that every scope's number counts
         self._all_under_way = 0
-        self._storing: Counter[tuple[bytes, str]] = Counter()
+        self._storing: Counter[tuple[bytes, TierName]] = Counter()
 
     @property
     def idle(self) -> bool:
@@ -30,17 +32,17 @@ class Purges:
         """Of its last purge; None: one goes on now, so nothing of it should be touched."""
         with self._changed:
             under_way = self._all_under_way or self._under_way[identity]
-            return None if under_way else self._numbers[identity] + self._all
+            return None if under_way else self._numbers.last(identity)
 
     @contextmanager
-    def storing(self, identity: bytes, number: int, tier: str = "") -> Iterator[bool]:
-        """Around storing blocks in a tier ("": in any) that were found under that number; whether they may be.
+    def storing(self, identity: bytes, number: int, tier: TierName) -> Iterator[bool]:
+        """Around storing blocks in a tier that were found under that number; whether they may be.
 
         A purge of that tier waits for the end.
         """
         key = identity, tier
         with self._changed:
-            allowed = not self._all_under_way and self._numbers[identity] + self._all == number
+            allowed = not self._all_under_way and self._numbers.last(identity) == number
             self._storing[key] += allowed
         try:
             yield allowed
@@ -54,7 +56,7 @@ class Purges:
     def begin(self, identity: bytes) -> None:
         """A purge begins: nothing older is stored from here on, and nothing looked for until `end`."""
         with self._changed:
-            self._numbers[identity] += 1
+            self._numbers.add(identity)
             self._under_way[identity] += 1
 
     @contextmanager
@@ -64,7 +66,7 @@ class Purges:
         What is being stored goes on, as what it was.
         """
         with self._changed:
-            self._all += 1
+            self._numbers.add_all()
             self._all_under_way += 1
         try:
             yield
@@ -72,10 +74,10 @@ class Purges:
             with self._changed:
                 self._all_under_way -= 1
 
-    def wait_stored(self, identity: bytes, tier: str) -> None:
+    def wait_stored(self, identity: bytes, tier: TierName) -> None:
         """Wait until what was being stored in a tier before `begin` is stored."""
         with self._changed:
-            while self._storing[identity, tier] or self._storing[identity, ""]:
+            while self._storing[identity, tier]:
                 self._changed.wait()
 
     def end(self, identity: bytes) -> None:

@@ -86,7 +86,7 @@ class StateBackup:
     def _pass_to(
         self, name: TierName, tier: Tier, chain: Sequence[BlockHeader], header: BlockHeader, number: int
     ) -> None:
-        allowed = partial(self._storing, tier, chain, number)
+        allowed = partial(self._storing, name, tier, chain, number)
         try:
             # Behind the KV, which was queued on the same link before.
             job = HostToTier(self._rows, tier, name, [header], allowed=allowed)
@@ -95,8 +95,10 @@ class StateBackup:
             log.debug("the way from host to %s is full; this state stays where it is", name)
 
     @contextmanager
-    def _storing(self, tier: Tier, chain: Sequence[BlockHeader], number: int) -> Iterator[bool]:
-        with self._purges.storing(chain[-1].identity, number) as allowed:
+    def _storing(
+        self, name: TierName, tier: Tier, chain: Sequence[BlockHeader], number: int
+    ) -> Iterator[bool]:
+        with self._purges.storing(chain[-1].identity, number, name) as allowed:
             yield allowed and bool(tier.contains([header.key for header in chain]).all())
 
     def _kv_below(self, chain: Sequence[BlockHeader]) -> bool:

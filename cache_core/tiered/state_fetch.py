@@ -73,7 +73,7 @@ class StateFetch:
                 return False
             self.done, transfer = True, self._transfer
         if transfer is not None:
-            self.stuck = transfer.job.source
+            self.stuck = None if transfer.ended else transfer.job.source
             transfer.cancel(0.0)
         self._ended(self)
         return True

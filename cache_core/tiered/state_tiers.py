@@ -81,24 +81,24 @@ class StateTiers:
         return None
 
     def fetch(
-        self, scope: str, tokens: Tokens, last: BlockHeader, source: TierName, deadline: float
+        self, scope: str, tokens: Tokens, last: BlockHeader, source: TierName, deadline: float, number: int
     ) -> StateFetch | None:
         """Bring up the state behind `tokens`, whose last block is `last`; one that is on its way is waited for.
 
-        None: its scope is being purged.
+        `number` is that of its scope's last purge, asked for before tiers were. None: there was one since.
         """
-        number = self._purges.number(last.identity)
         header = replace(last, group=self._group)
         with self._lock:
             running = self._fetches.get(header.key)
             if running is not None:
                 return running
             landing = self.device.landing(tokens, scope)
-            if number is None or self._purges.number(last.identity) != number:
-                return None
             fetch = StateFetch(header, source, landing, deadline, self._over)
             self._fetches[header.key] = fetch
-        self._under_way.add(fetch)
+            self._under_way.add(fetch)
+        if self._purges.number(last.identity) != number:
+            fetch.give_up()
+            return None
         fetch.start(self._ways, self.rows, Priority.WAITING)
         return fetch
 

@@ -248,7 +248,7 @@ class TieredCache:
     def _forget(self, scope: str, identity: bytes) -> int:
         """What of a scope lies in memory below the device."""
         self._chains.forget(scope)
-        self._backup.forget(scope)
+        self._backup.forget(identity)
         states = 0 if self.states is None else self.states.forget(scope, identity)
         return self.host.purge(identity) + states
 

@@ -127,7 +127,7 @@ class WholePrefetcher(Prefetcher):
         if best.state_in != "device":
             deadline = self._ways.engine.clock.now() + self.wait(0, best.blocks)
             (last,) = found.headers(best.blocks - 1, best.blocks)
-            state = self._states.fetch(scope, tokens[:length], last, best.state_in, deadline)
+            state = self._states.fetch(scope, tokens[:length], last, best.state_in, deadline, number)
             if state is None:
                 if blocks.fetch is not None:
                     blocks.fetch.leave()

@@ -16,6 +16,7 @@ from cache_core.block_pool import READY, BlockPool, Blocks
 from cache_core.ghosts import Ghosts
 from cache_core.memory import anonymous_memory
 from cache_core.metrics import CacheObserver, NullObserver
+from cache_core.purge_numbers import PurgeNumbers
 from cache_core.tick_times import TickTimes
 from cache_core.tiers.base import BlockBytes, Mask, Tier, TierCounters, TierStats, buffers_of
 from cache_core.tiers.host_table import HostTable
@@ -33,7 +34,7 @@ class Reservation:
     headers: tuple[BlockHeader, ...]
     rows: Blocks  # int32 [headers]; NO_ROW: there already, being filled by another, or no room
     there: Mask  # which are ready in the tier already
-    purges: int  # of the tier, when it was made
+    purges: int  # the tier's last one when it was made
 
 
 class HostTier(Tier):
@@ -69,7 +70,7 @@ class HostTier(Tier):
         self._counters = TierCounters("host", self._observer)
         self._on_evict = on_evict
         self._checksums = checksums
-        self._purges = 0
+        self._purges = PurgeNumbers()
         self._filling: set[bytes] = set()
         self.refusal: str | None = None  # why the tier is off
         self.rows = self._arena(capacity // block_bytes, allocate)  # uint8 [num_blocks, block_bytes]
@@ -113,7 +114,7 @@ class HostTier(Tier):
                 self._filling.discard(headers[place].key)
             if room and self._pool is not None:
                 rows[wanted[:room]] = self._pool.allocate(room)
-            reservation = Reservation(tuple(headers), rows, there, self._purges)
+            reservation = Reservation(tuple(headers), rows, there, self._purges.now)
         self._counters.drop(DropReason.NO_ROOM, len(wanted) - room)
         self._tell_evicted(evicted)
         return reservation
@@ -127,9 +128,8 @@ class HostTier(Tier):
             if self._checksums
         }
         with self._lock:
-            purged = {header.identity for header in reservation.headers} & self._table.purged_since(
-                reservation.purges
-            )
+            identities = {header.identity for header in reservation.headers}
+            purged = {one for one in identities if self._purges.last(one) > reservation.purges}
             stored = []
             for place, header in enumerate(reservation.headers):
                 if rows[place] == NO_ROW:
@@ -199,7 +199,7 @@ class HostTier(Tier):
     def get(self, headers: Sequence[BlockHeader], out: BlockBytes, timeout: float | None = None) -> Mask:
         """As `Tier.get`; memory is never slow, so `timeout` does not count here."""
         targets = buffers_of(out)
-        purges = self._purges
+        purges = self._purges.now
         rows = self.pin(headers)
         served: Mask = rows != NO_ROW
         try:
@@ -211,9 +211,8 @@ class HostTier(Tier):
                     self._counters.drop(DropReason.WRONG_SIZE)
         finally:
             self.unpin(rows)
-        with self._lock:
-            purged = self._table.purged_since(purges)
-        gone = np.array([header.identity in purged for header in headers], dtype=np.bool_) & served
+        later = [self._purges.last(header.identity) > purges for header in headers]
+        gone = np.array(later, dtype=np.bool_) & served
         self._counters.drop(DropReason.PURGED, int(gone.sum()))
         served &= ~gone
         self._counters.add(read_bytes=int(served.sum()) * self.block_bytes)
@@ -250,8 +249,7 @@ class HostTier(Tier):
 
     def purge(self, identity: bytes) -> int:
         with self._lock:
-            self._purges += 1
-            self._table.purged(identity, self._purges)
+            self._purges.add(identity)
             self._ghosts.clear()
             return self._remove(self._table.keys_of(identity))
 
@@ -273,9 +271,7 @@ class HostTier(Tier):
     def close(self) -> None:
         """Forget everything; rows that are pinned or reserved stay readable until they are let go."""
         with self._lock:
-            self._purges += 1
-            for identity in self._table.identities():
-                self._table.purged(identity, self._purges)
+            self._purges.add_all()
             self._remove(self._table.keys())
 
     def check_integrity(self) -> None:

@@ -17,13 +17,11 @@ class HostTable:
         self.sums = np.zeros(num_rows, dtype=np.uint32)  # CRC-32C where the tier wants one
         self._rows: dict[bytes, int] = {}
         self._keys: list[bytes | None] = [None] * num_rows
-        self._identities: list[bytes | None] = [None] * num_rows  # shared objects
+        self._identities: list[bytes | None] = [None] * num_rows  # those of a scope are one object
         self._parents = np.zeros((num_rows, 32), dtype=np.uint8)
         self._tokens = np.zeros((num_rows, block_size * 4), dtype=np.uint8)
         self._used = np.zeros(num_rows, dtype=np.int64)  # logical time of the last use
         self._now = 0
-        self._interned: dict[bytes, bytes] = {}
-        self._purged: dict[bytes, int] = {}  # identity -> number of its last purge
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -36,10 +34,6 @@ class HostTable:
         """Of all blocks."""
         return list(self._rows)
 
-    def identities(self) -> list[bytes]:
-        """All that were ever stored."""
-        return list(self._interned)
-
     def keys_of(self, identity: bytes) -> list[bytes]:
         """Of all blocks under one identity."""
         return [key for key, row in self._rows.items() if self._identities[row] == identity]
@@ -49,7 +43,7 @@ class HostTable:
         key = header.key  # made anew by every call
         self._rows[key] = row
         self._keys[row] = key
-        self._identities[row] = self._interned.setdefault(header.identity, header.identity)
+        self._identities[row] = header.identity
         self._parents[row] = np.frombuffer(header.parent, dtype=np.uint8)
         self._tokens[row] = np.frombuffer(header.tokens, dtype=np.uint8)
         self.sums[row] = checksum
@@ -91,14 +85,6 @@ class HostTable:
             rows = rows[np.argpartition(self._used[rows], n - 1)[:n]]
         rows = rows[np.argsort(self._used[rows])]
         return [key for row in rows.tolist() if (key := self._keys[row]) is not None]
-
-    def purged(self, identity: bytes, number: int) -> None:
-        """The tier's purge `number` was of this identity."""
-        self._purged[identity] = number
-
-    def purged_since(self, number: int) -> set[bytes]:
-        """Identities purged after that purge."""
-        return {identity for identity, last in self._purged.items() if last > number}
 
     def check(self, pool: BlockPool, filling: int) -> None:
         """See `HostTier.check_integrity`."""

@@ -10,6 +10,7 @@ import numpy as np
 
 from cache_core.block_header import BadBlockError, BlockHeader, Body, DropReason, pack, unpack, verify
 from cache_core.metrics import CacheObserver, NullObserver
+from cache_core.purge_numbers import PurgeNumbers
 from cache_core.tiers.base import BlockBytes, Mask, Tier, TierCounters, buffers_of
 from cache_core.tiers.codec import Codec
 
@@ -42,8 +43,7 @@ class StoreTier(Tier):
         self._observer = observer or NullObserver()
         self._counters = TierCounters("store", self._observer)
         self._pool = ThreadPoolExecutor(parallel, thread_name_prefix="kvgate-store")
-        self._purges: dict[bytes, int] = {}  # by identity: the number of its last purge
-        self._purge_count = 0
+        self._purges = PurgeNumbers()
         self._clock = clock
         self._lost = float("-inf")  # when some were removed by this user
 
@@ -71,7 +71,7 @@ class StoreTier(Tier):
     # What a tier does.
 
     def put(self, headers: Sequence[BlockHeader], blocks: BlockBytes) -> Mask:
-        payloads, began = buffers_of(blocks), self._purge_count
+        payloads, began = buffers_of(blocks), self._purges.now
         step = self._together(max(map(len, payloads), default=1))
         futures = [
             self._pool.submit(self._put, headers[at : at + step], payloads[at : at + step], began)
@@ -80,7 +80,7 @@ class StoreTier(Tier):
         return np.array([there for future in futures for there in future.result()], dtype=np.bool_)
 
     def get(self, headers: Sequence[BlockHeader], out: BlockBytes, timeout: float | None = None) -> Mask:
-        targets, call = buffers_of(out), _Call(self._purge_count)
+        targets, call = buffers_of(out), _Call(self._purges.now)
         step = self._together(max(map(len, targets), default=1))
         futures: list[Future[None]] = [
             self._pool.submit(self._get, call, at, headers[at : at + step], targets[at : at + step])
@@ -121,8 +121,7 @@ class StoreTier(Tier):
 
     def _purge_begins(self, identity: bytes) -> None:
         self._lost = self._clock()
-        self._purge_count += 1
-        self._purges[identity] = self._purge_count
+        self._purges.add(identity)
 
     # On a worker.
 
@@ -186,7 +185,7 @@ class StoreTier(Tier):
         return None
 
     def _purged(self, header: BlockHeader, began: int) -> bool:
-        return self._purges.get(header.identity, 0) > began
+        return self._purges.last(header.identity) > began
 
 
 class _Call:

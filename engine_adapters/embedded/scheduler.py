@@ -135,6 +135,7 @@ class Scheduler:
             sequence.waits_for = sequence.follows = None
             sequence.looks = sequence.missed = sequence.covered = 0
             sequence.reused = sequence.matched = None
+            sequence.came.clear()
         self._expected.clear()
 
     def plan(self) -> Plan:

@@ -12,6 +12,7 @@ import numpy as np
 from cache_core.block_header import BlockHeader, DropReason
 from cache_core.ghosts import Ghosts
 from cache_core.metrics import CacheObserver, NullObserver
+from cache_core.purge_numbers import PurgeNumbers
 from cache_core.tick_times import TickTimes
 from cache_core.tiers.base import BlockBytes, Mask, Tier, TierCounters, TierStats, buffers_of
 from cache_core.tiers.disk.catalog import Catalog
@@ -60,8 +61,7 @@ class DiskTier(Tier):
         self._clock = clock
         self._lost = 0  # in segments that were used from then on, nothing is lost
         self._ghosts: Ghosts | None = None  # nothing was evicted yet
-        self._purges: dict[bytes, int] = {}  # by identity: the number of its last purge
-        self._purge_count = 0
+        self._purges = PurgeNumbers()
         self._room = options.capacity_bytes  # less when the disk turned out to be smaller
         self._index_slack = min(_INDEX_SLACK, options.capacity_bytes // 8)
         self._closed = False
@@ -89,7 +89,7 @@ class DiskTier(Tier):
     # What a tier does.
 
     def put(self, headers: Sequence[BlockHeader], blocks: BlockBytes) -> Mask:
-        began = self._purge_count
+        began = self._purges.now
         payloads = buffers_of(blocks)
         stored = self.contains([header.key for header in headers])
         rows = {header.key: row for row, header in enumerate(headers) if not stored[row]}
@@ -111,7 +111,7 @@ class DiskTier(Tier):
         return stored
 
     def get(self, headers: Sequence[BlockHeader], out: BlockBytes, timeout: float | None = None) -> Mask:
-        outs, began = buffers_of(out), self._purge_count
+        outs, began = buffers_of(out), self._purges.now
         keys = [header.key for header in headers]
         places = self._places(keys)
         results: dict[int, DropReason | None] = {}
@@ -124,7 +124,7 @@ class DiskTier(Tier):
                 else:
                     wanted.append(item)
         results |= self._reader.read(wanted, timeout)
-        if began != self._purge_count:
+        if began != self._purges.now:
             self._forget_purged(keys, outs, results)
         self._settle(keys, places, results)
         served = np.zeros(len(headers), dtype=np.bool_)
@@ -164,8 +164,7 @@ class DiskTier(Tier):
             self._journal.add(identity)
         with self._write:
             self._require_open()
-            self._purge_count += 1
-            self._purges[identity] = self._purge_count
+            self._purges.add(identity)
             self._ghosts = None
             self._lose()
             self._writer.seal()
@@ -263,9 +262,7 @@ class DiskTier(Tier):
             return
         with self._write:
             self._require_open()
-            allowed = [
-                (row, record) for row, record in batch if self._purges.get(record.identity, 0) <= began
-            ]
+            allowed = [(row, record) for row, record in batch if self._purges.last(record.identity) <= began]
             self._drop(DropReason.PURGED, len(batch) - len(allowed))
             records = [record for _, record in allowed]
             keys = self._append(records)

@@ -51,8 +51,8 @@ class ToyStates:
     def landing(self, tokens: Tokens, scope: str) -> "_Landing":
         return _Landing(self, scope, tokens.copy(), torch.zeros(ROW, dtype=torch.uint8), self.forgotten)
 
-    def forget(self, scope: str) -> int:
-        going = [key for key in self.kept if key[0] == scope]
+    def forget(self, scope: str | None) -> int:
+        going = [key for key in self.kept if scope is None or key[0] == scope]
         for key in going:
             del self.kept[key]
         self.forgotten += 1

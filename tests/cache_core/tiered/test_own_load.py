@@ -422,3 +422,28 @@ def test_whatever_is_where_bytes_are_right_and_nothing_is_left_behind(
         it.settle()
         assert nothing_held(it)
         it.run(PROMPT)
+
+
+def test_a_load_that_is_given_up_as_it_begins_writes_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    with world() as it:
+        warm(it)
+        it.cache.flush()
+        decides(it, 0, 0)
+        request = Request(it, IDS)
+        request.admit()
+        load, submit = request.load, it.tiers._engine.submit
+        assert load is not None
+
+        def late(*args: Any) -> Any:
+            assert load.give_up()
+            return submit(*args)
+
+        until(lambda: load._climb.arrived() == N)
+        with held_transfers(it, monkeypatch), monkeypatch.context() as patch:
+            patch.setattr(it.tiers._engine, "submit", late)
+            until(lambda: _begun(request))
+        until(lambda: load.over)
+        request.finish()
+        assert (request.computed_blocks, request.came) == (N + 1, 0)
+        it.settle()
+        assert nothing_held(it)

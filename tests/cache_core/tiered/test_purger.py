@@ -1,15 +1,21 @@
 """A purged scope is out of sight at once and its bytes go for good, however slow a tier is."""
 
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 
 import numpy as np
 import pytest
 
+from cache_core.block_header import BlockHeader
+from cache_core.state_groups import StateGroup
 from cache_core.tiered import Purged, TieringOptions
+from cache_core.tiers.base import BlockBytes, Mask
+from cache_core.tiers.errors import PurgeFailedError
 from tests.cache_core.tiered.faulty_files import FaultyFiles
 from tests.cache_core.tiered.overlapped import Request, decides
+from tests.cache_core.tiered.state_world import hybrid_world
 from tests.cache_core.tiered.test_tiered_cache import PROMPT, warm
 from tests.cache_core.tiered.world import BLOCK, World, until, world
 
@@ -166,7 +172,7 @@ def test_nothing_of_a_purged_scope_is_remembered_in_memory(tmp_path: Path) -> No
         it.run(SECRETS)
         it.cache.evict(3)
         it.settle()
-        assert it.tiers._backup._last[0] == "default"
+        assert len(it.tiers._backup._last[1])
         it.tiers.purge("default")
         assert len(it.tiers._backup._last[1]) == 0
         assert not it.tiers._chains._memory._prompts
@@ -240,3 +246,50 @@ def test_a_crash_while_a_purge_is_pending_does_not_bring_the_scope_back(tmp_path
     with world(tmp_path / "as it lies there") as again:
         assert traces(tmp_path / "as it lies there") == 0
         assert not again.fetch(SECRETS)
+
+
+def test_a_part_that_fails_is_told_and_the_next_purge_is_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with world(tmp_path) as it:
+        warm(it)
+
+        def breaks(*_: object) -> int:
+            raise OSError("broken")
+
+        with monkeypatch.context() as broken:
+            broken.setattr(it.tiers._purger, "_forget", breaks)
+            with pytest.raises(PurgeFailedError, match="broken"):
+                it.tiers.purge("default")
+        assert it.tiers.idle
+        warm(it)
+        assert it.tiers.purge("default").pending == ()
+        assert not it.fetch(PROMPT)
+
+
+def test_a_state_that_hangs_on_its_way_to_one_tier_holds_up_no_purge_of_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with hybrid_world(tmp_path / "disk", store=tmp_path / "store") as hybrid:
+        store, reached, go = hybrid.it.tiers.colder["store"], Event(), Event()
+        put = store.put
+
+        def slowly(headers: Sequence[BlockHeader], blocks: BlockBytes) -> Mask:
+            if headers[0].group == StateGroup.RECURRENT:
+                reached.set()
+                assert go.wait(60)
+            return put(headers, blocks)
+
+        monkeypatch.setattr(store, "put", slowly)
+        for _ in range(2):
+            hybrid.run(PROMPT)
+        assert reached.wait(20)
+        disk, erased = hybrid.it.tiers.colder["disk"], Event()
+        erase = disk.purge
+        monkeypatch.setattr(disk, "purge", lambda identity: (erased.set(), erase(identity))[1])
+        purge = Thread(target=hybrid.it.tiers.purge, args=("default", 60.0))
+        purge.start()
+        assert erased.wait(20)
+        assert not go.is_set()
+        go.set()
+        purge.join(30)

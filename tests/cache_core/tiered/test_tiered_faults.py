@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 
 from cache_core.tiered import TieringOptions
+from cache_core.tiered.fetch import Fetch
 from cache_core.tiers.base import Tier
 from cache_core.tiers.errors import PurgeFailedError
 from cache_core.tiers.host import HostTier
 from cache_core.transfer import Priority, TransferRefusedError
+from tests.cache_core.manual_clock import ManualClock
 from tests.cache_core.tiered.faulty_files import FaultyFiles
 from tests.cache_core.tiered.world import BLOCK, World, until, world
 
@@ -87,14 +89,19 @@ def test_nobody_waits_much_longer_than_recomputing_takes(tmp_path: Path) -> None
 def test_after_its_rest_a_disk_is_asked_again(tmp_path: Path) -> None:
     filled(tmp_path)
     files = FaultyFiles()
-    options = TieringOptions(reserve_blocks=0, fetch_deadline=1.0, rest=0.0)
-    with world(tmp_path, files=files, options=options) as it:
+    options, clock = TieringOptions(reserve_blocks=0, fetch_deadline=1.0, rest=30.0), ManualClock()
+    with world(tmp_path, files=files, options=options, clock=clock) as it:
         files.hang_reads = True
         assert it.tiers.prefetch(IDS) is not None
+        assert files.hanging.wait(20)
+        clock.advance(1.0)
         until(lambda: nothing_held(it))
         files.hang_reads = False
         files.release.set()
         it.settle()
+        it.tiers.flush({"host"})  # where what hung has arrived
+        assert not it.fetch(PROMPT)
+        clock.advance(30.0)
         assert it.fetch(PROMPT)
         assert it.run(PROMPT) == 5 * BLOCK
 
@@ -407,3 +414,25 @@ def _after(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, then: Callabl
 
 def test_host_tiers_of_no_block_are_off() -> None:
     assert HostTier(0, 64, BLOCK).refusal is not None
+
+
+def test_a_fetch_in_pieces_that_is_given_up_between_two_begins_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled(tmp_path)
+    files = FaultyFiles()
+    go_on, calls = Fetch._climb_next, list[Fetch]()
+
+    def given_up(fetch: Fetch, *ways: Any) -> None:
+        calls.append(fetch)
+        if len(calls) == 2:
+            files.hang_reads = True
+            assert fetch.give_up()
+        go_on(fetch, *ways)
+
+    monkeypatch.setattr(Fetch, "_climb_next", given_up)
+    with world(tmp_path, files=files, host_blocks=4) as it:
+        assert it.tiers.prefetch(IDS) is not None
+        until(lambda: len(calls) == 2 and nothing_held(it))
+        assert not files.hanging.is_set()
+        files.release.set()

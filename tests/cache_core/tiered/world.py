@@ -21,10 +21,14 @@ from cache_core.tiers.disk import DiskOptions, DiskTier
 from cache_core.tiers.files import Files
 from cache_core.tiers.host import HostTier
 from cache_core.tiers.store_folder import StoreFolder, StoreOptions
+from cache_core.transfer.clock import Clock
 
 BLOCK = 4
 LAYOUT = LayerLayout(kv_heads=2, key_dim=4, value_dim=4)
 LAYERS = 3
+PATIENT = TieringOptions(
+    reserve_blocks=0, fetch_deadline=3600.0, patience=3600.0
+)  # on however slow a machine
 
 Tokens = NDArray[np.int32]
 
@@ -156,6 +160,7 @@ def world(
     disk_bytes: int = 8 << 20,
     store: Path | None = None,
     shared: Tier | None = None,  # a store that is no folder
+    clock: Clock | None = None,
 ) -> Iterator[World]:
     """A fresh process's worth of tiers; with a folder, its disk tier is in there."""
     pool = BlockPool(blocks, BLOCK)
@@ -178,9 +183,10 @@ def world(
         identity(weights),
         host,
         colder,
-        options or TieringOptions(reserve_blocks=0),  # type: ignore[arg-type]
+        options or PATIENT,  # type: ignore[arg-type]
         observer=observer,
         on_ready=on_ready,
+        clock=clock,
         states=states,
     )
     tiers.computed(0, 1000, 3600.0)  # prefill is dear, so that whatever is found is worth loading

@@ -2,7 +2,6 @@
 
 import asyncio
 import itertools
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -73,10 +72,10 @@ def ask(adapter: EmbeddedAdapter, tokens: np.ndarray, scope: str = "default") ->
 
 
 def settle(adapter: EmbeddedAdapter) -> None:
-    assert adapter.tiers is not None
-    end = time.monotonic() + 30
-    while not adapter.tiers.idle and time.monotonic() < end:
-        time.sleep(0.005)
+    """Wait until whoever was cancelled has left, and nothing moves."""
+    tiers = adapter.tiers
+    assert tiers is not None
+    until(lambda: not adapter.engine.busy and tiers.idle)
     adapter.cache.check_integrity()
 
 
