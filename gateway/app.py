@@ -19,6 +19,7 @@ from gateway.completions import completions_job
 from gateway.endpoint import GenerationEndpoint
 from gateway.errors import ApiError
 from gateway.jobs import JobContext, JobMaker
+from gateway.ledger.capture import BodyCapture
 from gateway.ledger.expectation import Predictor
 from gateway.ledger.sink import NO_LEDGER, LedgerSink
 from gateway.local_answer import LocalRoute
@@ -29,6 +30,7 @@ from gateway.served import Backend, Served
 from gateway.settings import GatewaySettings
 from gateway.telemetry.telemetry import Telemetry
 from gateway.transport.answer import json_response
+from gateway.transport.body_capture import CaptureBodies
 from gateway.transport.request_context import RequestContext
 
 
@@ -44,6 +46,7 @@ def create_app_over(
     settings: GatewaySettings | None = None,
     ledger: LedgerSink = NO_LEDGER,
     predictor: Predictor | None = None,
+    capture: BodyCapture | None = None,
 ) -> FastAPI:
     """The app over a model that may still be loading (`served.put()` makes it ready), and engines behind HTTP."""
     settings = settings or GatewaySettings()
@@ -61,6 +64,8 @@ def create_app_over(
         await telemetry.tracing.aclose()
 
     app = FastAPI(title="kvgate", docs_url=None, redoc_url=None, redirect_slashes=False, lifespan=lifespan)
+    if capture is not None:
+        app.add_middleware(CaptureBodies, capture=capture)
     app.add_middleware(RequestContext, ledger=ledger, predictor=predictor, ended=telemetry.ended)
     app.add_exception_handler(ApiError, _answer_api_error)
     app.add_exception_handler(HTTPException, _answer_http_exception)

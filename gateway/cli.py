@@ -218,6 +218,26 @@ def serve(
         str | None,
         typer.Option(help="How long rows stay: 30d, 12h, ...", show_default="for good"),
     ] = None,
+    capture_bodies: Annotated[
+        Path | None,
+        typer.Option(
+            file_okay=False, help="Keep bodies there, for `kvgate lint`.", show_default="none is kept"
+        ),
+    ] = None,
+    capture_share: Annotated[float, typer.Option(min=0, max=1, help="Of requests, by their ids.")] = 0.01,
+    capture_redact: Annotated[
+        list[str] | None,
+        typer.Option(help="A path to take out of them, such as messages[*].content. May be repeated."),
+    ] = None,
+    capture_redact_pattern: Annotated[
+        list[str] | None, typer.Option(help="A regular expression to take out. May be repeated.")
+    ] = None,
+    capture_structure_only: Annotated[
+        bool, typer.Option("--capture-structure-only", help="Keep marks of the same length for all texts.")
+    ] = False,
+    capture_max_gib: Annotated[
+        float, typer.Option(min=0.001, max=_MAX_SIZE, help="Size of that folder; the oldest files go.")
+    ] = 1,
     tool_parser: Annotated[
         str | None, typer.Option(help="How tool calls are read.", show_default="found from the template")
     ] = None,
@@ -237,6 +257,7 @@ def serve(
     from gateway.cold_cache import cold_coding, shared_store
     from gateway.embedded import EmbeddedOptions, load_embedded, missing_packages
     from gateway.ledger.books import LedgerBooks
+    from gateway.ledger.capture import capture_settings
     from gateway.ledger.errors import LedgerError
     from gateway.listener import ListenError
     from gateway.logs import configure_logs
@@ -300,7 +321,13 @@ def serve(
     settings = GatewaySettings(max_body_bytes=int(max_body_mib * MIB), canon=rewriting, otel=otel)
     where = ServeOptions(host, port, json=json)
     try:
-        books = LedgerBooks(ledger, os.environ, ledger_keep)
+        capture = None
+        if capture_bodies is not None:
+            redacted = (tuple(capture_redact or ()), tuple(capture_redact_pattern or ()))
+            capture = capture_settings(
+                capture_bodies, capture_share, *redacted, capture_structure_only, max_gib=capture_max_gib
+            )
+        books = LedgerBooks(ledger, os.environ, ledger_keep, capture)
         status = Service(partial(load_embedded, options), where, settings, books=books).run()
     except (LedgerError, ListenError) as error:
         _refuse(str(error))

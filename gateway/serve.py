@@ -110,7 +110,7 @@ class Service:
         self._started = time.perf_counter()
         self._served = Served(remotes=remotes, embedded=load is not None)
         self._books = books
-        app = create_app_over(self._served, settings, books.sink, books.predictor)
+        app = create_app_over(self._served, settings, books.sink, books.predictor, books.capture)
         config = server_config(app, grace_s=options.grace_s)
         self._server = GatewayServer(config, self._served, options.grace_s)
         self._loader = threading.Thread(target=self._load_model, name="kvgate-load", daemon=True)

@@ -51,7 +51,8 @@ def serve_config(
     except OtelOptionsError as error:
         raise ConfigError(str(error)) from error
     configure_logs(json=json)
-    books = LedgerBooks(ledger_of(config), environ, config.ledger.keep)
+    capture = None if config.capture is None else config.capture.settings()
+    books = LedgerBooks(ledger_of(config), environ, config.ledger.keep, capture)
     load = None if embedded is None else partial(load_embedded, embedded_options(embedded))
     settings = replace(settings_of(config), otel=otel)
     return Service(load, ServeOptions(host, port, json=json), settings, remotes, books).run()

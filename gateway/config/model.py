@@ -7,6 +7,7 @@ from pydantic import Field, field_validator, model_validator
 from canon.errors import PolicyError
 from gateway.canonical.policies import parse_policy
 from gateway.config.base import ConfigModel
+from gateway.config.capture import CaptureConfig
 from gateway.config.engines import EmbeddedEngine, EngineConfig, RemoteEngine
 from gateway.config.ledger import LedgerConfig
 
@@ -18,6 +19,7 @@ class Config(ConfigModel):
     canon_policy: Annotated[list[str], Field(default_factory=list)]  # as --canon-policy
     usage: Literal["standard", "full"] = "standard"  # full: `usage.kvgate` in every answer
     ledger: LedgerConfig = LedgerConfig()
+    capture: CaptureConfig | None = None  # None: no body is kept anywhere
     otlp_endpoint: Annotated[str | None, Field(default=None, pattern=r"^https?://\S+$")]  # of a collector
     max_body_mib: Annotated[float, Field(gt=0, le=1 << 20)] = 16
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from gateway.ledger.capture import BodyCapture, CaptureSettings
 from gateway.ledger.expectation import Predictor
 from gateway.ledger.opening import open_writer
 from gateway.ledger.retention import seconds
@@ -22,6 +23,10 @@ class Books(Protocol):
     def predictor(self) -> Predictor | None:
         """None: nothing is expected of requests."""
 
+    @property
+    def capture(self) -> BodyCapture | None:
+        """None: no body is kept."""
+
     def close(self) -> None:
         """Write what waits. Rows from now on are lost."""
 
@@ -32,6 +37,7 @@ class NoBooks:
 
     sink: LedgerSink = NO_LEDGER
     predictor: Predictor | None = None
+    capture: BodyCapture | None = None
 
     def close(self) -> None:
         """Nothing waits."""
@@ -41,10 +47,17 @@ NO_BOOKS = NoBooks()
 
 
 class LedgerBooks:
-    """A ledger with the shadow index beside it."""
+    """A ledger with the shadow index beside it, and bodies where an operator asks for them."""
 
-    def __init__(self, stated: str | None, environ: Mapping[str, str], keep: str | None = None) -> None:
+    def __init__(
+        self,
+        stated: str | None,
+        environ: Mapping[str, str],
+        keep: str | None = None,
+        capture: CaptureSettings | None = None,
+    ) -> None:
         """As `open_writer` has it; `keep` is a span of time such as `30d`. Raises LedgerError."""
+        self.capture = None if capture is None else BodyCapture(capture).start()
         keep_s = None if keep is None else seconds(keep)
         self._writer = open_writer(stated, environ, keep_s=keep_s)
         self.sink: LedgerSink = self._writer or NO_LEDGER
@@ -54,3 +67,5 @@ class LedgerBooks:
         """Write what waits. Rows from now on are lost."""
         if self._writer is not None:
             self._writer.close()
+        if self.capture is not None:
+            self.capture.close()

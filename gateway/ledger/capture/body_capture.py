@@ -4,7 +4,7 @@ import json
 import logging
 import threading
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
@@ -34,6 +34,28 @@ class CaptureSettings:
     queue_bytes: int = 32 * MIB  # that wait for the disk
     file_bytes: int = 64 * MIB
     total_bytes: int = 1024 * MIB  # of the whole folder; the oldest files go
+
+
+def capture_settings(
+    folder: Path,
+    share: float = 0.01,
+    redact: Sequence[str] = (),
+    redact_patterns: Sequence[str] = (),
+    structure_only: bool = False,
+    *,
+    responses: bool = True,
+    max_gib: float = 1,
+) -> CaptureSettings:
+    """Settings as an operator writes them. Raises LedgerConfigError for a path or pattern that cannot be read."""
+    total = int(max_gib * 1024 * MIB)
+    return CaptureSettings(
+        folder.expanduser(),
+        share,
+        Redaction(redact, redact_patterns, structure_only),
+        responses=responses,
+        file_bytes=max(1, min(64 * MIB, total // 4)),
+        total_bytes=total,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +94,11 @@ class BodyCapture:
         self._wake = threading.Event()
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="kvgate-capture", daemon=True)
+
+    @property
+    def body_bytes(self) -> int:
+        """Bytes of a body; nothing of a larger one is kept."""
+        return self._settings.body_bytes
 
     def start(self) -> "BodyCapture":
         """Begin to write."""
@@ -112,6 +139,11 @@ class BodyCapture:
             self._waiting += size
         self._queue.append(_Taken(request, response, stream, facts))
 
+    def too_large(self) -> None:
+        """Count a request that `wants` wanted and whose body was not even collected."""
+        with self._size_lock:
+            self._dropped += 1
+
     def counts(self) -> CaptureCounts:
         """What became of chosen requests so far."""
         return CaptureCounts(self._kept, self._dropped, self._failed)
@@ -148,7 +180,7 @@ class BodyCapture:
             if self._files.append(self._line(taken)):
                 self._kept += 1
             else:
-                self._dropped += 1
+                self.too_large()
         except Exception as error:  # noqa: BLE001  whatever a body has in it, the next ones are kept
             self._fail(error)
 

@@ -212,3 +212,17 @@ def test_the_embedded_engine_gets_its_keys(tmp_path: Path) -> None:
     assert (engine.kv_bytes, engine.host_cache_bytes) == (1 << 29, 2 << 30)
     assert (engine.disk_cache_dir, engine.disk_cache_bytes) == (Path("/kv"), 8 << 30)
     assert (options.name, options.control_tokens_in_content) == ("embedded", "allow")
+
+
+@pytest.mark.parametrize(
+    ("capture", "message"),
+    [
+        ("{}", "capture.folder"),
+        ("{folder: /x, share: 2}", "capture.share"),
+        ("{folder: /x, redact: ['a..b']}", "no path"),
+        ("{folder: /x, redact_patterns: ['(']}", "no regular expression"),
+    ],
+)
+def test_a_capture_that_cannot_be_is_named(tmp_path: Path, capture: str, message: str) -> None:
+    (found,) = errors(tmp_path, f"engines:\n  {ENGINE}\ncapture: {capture}")
+    assert message in found
