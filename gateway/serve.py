@@ -9,8 +9,10 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import CancelledError
 from dataclasses import dataclass
+from typing import Any
 
 import orjson
 import uvicorn
@@ -32,7 +34,8 @@ log = logging.getLogger("kvgate.gateway")
 _LOOK_AGAIN_S = 0.2
 
 Progress = Callable[[str], None]
-Load = Callable[[Progress], Backend]
+# Called on a thread. What has to be made on the event loop is given back as a coroutine.
+Load = Callable[[Progress], Backend | Coroutine[Any, Any, Backend]]
 
 _NO_KEYS = (
     "WARNING: listening beyond this machine, and there is no authentication yet: "
@@ -164,7 +167,13 @@ class Service:
     def _load_model(self) -> None:
         assert self._load is not None
         try:
-            backend = self._load(self._progress)
+            loaded = self._load(self._progress)
+            if isinstance(loaded, Backend):
+                backend = loaded
+            else:
+                backend = asyncio.run_coroutine_threadsafe(loaded, self._loop).result()
+        except CancelledError:
+            return  # the server ends
         except (EngineError, CanonError, OSError) as error:
             self._give_up(str(error))
         except Exception:

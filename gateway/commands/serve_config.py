@@ -2,13 +2,11 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
-from gateway.config.build import embedded_options, ledger_of, remotes_of, settings_of
+from gateway.config.build import ledger_of, load_of, remotes_of, settings_of
 from gateway.config.errors import ConfigError
 from gateway.config.load import load_config
-from gateway.embedded import load_embedded, missing_packages
 from gateway.ledger.books import LedgerBooks
 from gateway.logs import configure_logs
 from gateway.serve import ServeOptions, Service
@@ -41,11 +39,7 @@ def serve_config(
         raise OptionsTwiceError(f"{names}: with --config this stands in the file")
     config = load_config(file)
     remotes = remotes_of(config, environ)
-    embedded = config.embedded
-    if embedded is not None and (missing := missing_packages()):
-        raise ConfigError(
-            f"engines: the embedded engine needs {', '.join(missing)}: pip install 'kvgate[embedded]'"
-        )
+    load = load_of(config)
     try:
         otel = otel_options(environ, config.otlp_endpoint)
     except OtelOptionsError as error:
@@ -53,6 +47,5 @@ def serve_config(
     configure_logs(json=json)
     capture = None if config.capture is None else config.capture.settings()
     books = LedgerBooks(ledger_of(config), environ, config.ledger.keep, capture)
-    load = None if embedded is None else partial(load_embedded, embedded_options(embedded))
     settings = replace(settings_of(config), otel=otel)
     return Service(load, ServeOptions(host, port, json=json), settings, remotes, books).run()

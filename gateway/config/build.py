@@ -1,6 +1,7 @@
 """From a checked configuration to engines, and to what the gateway is told."""
 
 from collections.abc import Mapping
+from functools import partial
 
 from engine_adapters.embedded.config import EmbeddedConfig
 from engine_adapters.remote.anthropic import AnthropicEngine
@@ -10,12 +11,23 @@ from engine_adapters.remote.openai_compatible import OpenAICompatibleEngine
 from engine_adapters.remote.relay import RelayEngine
 from engine_adapters.remote.sglang import SGLangEngine
 from engine_adapters.remote.vllm import VllmEngine
+from engine_adapters.sglang_process.config import SGLangConfig
 from gateway.canonical.policies import parse_policy
-from gateway.config.engines import Anthropic, EmbeddedEngine, OpenAICompatible, RemoteEngine, SelfHosted
+from gateway.config.engines import (
+    Anthropic,
+    EmbeddedEngine,
+    OpenAICompatible,
+    RemoteEngine,
+    SelfHosted,
+    SGLangProcessEngine,
+)
+from gateway.config.errors import ConfigError
 from gateway.config.model import Config
-from gateway.embedded import EmbeddedOptions
+from gateway.embedded import EmbeddedOptions, load_embedded, missing_packages
 from gateway.relay.remote import Remote
+from gateway.serve import Load
 from gateway.settings import MIB, CanonSettings, GatewaySettings
+from gateway.sglang_process import SGLangOptions, start_sglang
 
 _GIB = 1024 * MIB
 
@@ -76,6 +88,38 @@ def embedded_options(engine: EmbeddedEngine) -> EmbeddedOptions:
         tool_parser=engine.tool_parser,
     )
     return EmbeddedOptions(config, engine.chat_template, engine.control_tokens_in_content, engine.name)
+
+
+def sglang_options(engine: SGLangProcessEngine) -> SGLangOptions:
+    """What SGLang in a process of its own is told."""
+    config = SGLangConfig(
+        python=engine.python,
+        model=engine.model,
+        served_name=engine.served_model_name,
+        engine=engine.arguments,
+        tool_parser=engine.tool_parser,
+        start_s=engine.start_s,
+        max_requests=engine.max_requests,
+    )
+    return SGLangOptions(config, engine.name, engine.control_tokens_in_content)
+
+
+def load_of(config: Config) -> Load | None:
+    """What loads the engine that this process runs; None: it runs none.
+
+    Raises:
+        ConfigError: packages for it are missing.
+    """
+    local = config.local
+    if local is None:
+        return None
+    if isinstance(local, SGLangProcessEngine):
+        return partial(start_sglang, sglang_options(local))
+    if missing := missing_packages():
+        raise ConfigError(
+            f"engines: the embedded engine needs {', '.join(missing)}: pip install 'kvgate[embedded]'"
+        )
+    return partial(load_embedded, embedded_options(local))
 
 
 def ledger_of(config: Config) -> str | None:

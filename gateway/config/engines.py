@@ -1,7 +1,7 @@
 """`engines:` in the configuration file."""
 
 from pathlib import Path
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
@@ -43,6 +43,27 @@ class EmbeddedEngine(ConfigModel):
     def client_names(self) -> list[str]:
         """Model names that the file says."""
         return [] if self.served_model_name is None else [self.served_model_name]
+
+
+class SGLangProcessEngine(ConfigModel):
+    """SGLang in a process of its own, started and watched by this one."""
+
+    kind: Literal["sglang_process"]
+    name: Name = "sglang"
+    python: Path  # the interpreter that SGLang is installed for
+    model: Path  # a folder
+    served_model_name: str | None = None
+    arguments: Annotated[
+        dict[str, Any], Field(default_factory=dict)
+    ]  # of `sglang.Engine`, by their Python names
+    control_tokens_in_content: Literal["allow", "report", "reject"] = "report"
+    tool_parser: str | None = None
+    start_s: Annotated[float, Field(gt=0, le=86400)] = 1800.0
+    max_requests: Annotated[int, Field(ge=1, le=65536)] = 1024
+
+    def client_names(self) -> list[str]:
+        """Model names that the file says."""
+        return [self.served_model_name or self.model.name]
 
 
 class RemoteEngine(ConfigModel):
@@ -108,5 +129,6 @@ class Anthropic(RemoteEngine):
 
 
 EngineConfig: TypeAlias = Annotated[
-    EmbeddedEngine | SelfHosted | OpenAICompatible | Anthropic, Field(discriminator="kind")
+    EmbeddedEngine | SGLangProcessEngine | SelfHosted | OpenAICompatible | Anthropic,
+    Field(discriminator="kind"),
 ]

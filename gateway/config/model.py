@@ -8,7 +8,7 @@ from canon.errors import PolicyError
 from gateway.canonical.policies import parse_policy
 from gateway.config.base import ConfigModel
 from gateway.config.capture import CaptureConfig
-from gateway.config.engines import EmbeddedEngine, EngineConfig, RemoteEngine
+from gateway.config.engines import EmbeddedEngine, EngineConfig, RemoteEngine, SGLangProcessEngine
 from gateway.config.ledger import LedgerConfig
 
 
@@ -41,14 +41,15 @@ class Config(ConfigModel):
             twice = sorted({name for name in given if given.count(name) > 1})
             if twice:
                 raise ValueError(f"two {what} are called {twice[0]!r}")
-        if sum(isinstance(engine, EmbeddedEngine) for engine in self.engines) > 1:
-            raise ValueError("only one engine can be embedded")
+        if len(self.engines) - len(self.remotes) > 1:
+            raise ValueError("only one engine can be embedded or sglang_process")
         return self
 
     @property
-    def embedded(self) -> EmbeddedEngine | None:
-        """The engine in this process, where there is one."""
-        return next((each for each in self.engines if isinstance(each, EmbeddedEngine)), None)
+    def local(self) -> EmbeddedEngine | SGLangProcessEngine | None:
+        """The engine that this process runs, where there is one."""
+        kinds = (EmbeddedEngine, SGLangProcessEngine)
+        return next((each for each in self.engines if isinstance(each, kinds)), None)
 
     @property
     def remotes(self) -> list[tuple[int, RemoteEngine]]:

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import httpx
@@ -14,6 +15,7 @@ from gateway.commands import config_check
 from gateway.ledger.opening import open_reader
 from tests.gateway.relay.fake_engine import MODEL, fake_engine, whole
 
+STAND_IN = Path(__file__).parents[2] / "engine_adapters" / "sglang_process" / "stand_in"
 CHAT = "/v1/chat/completions"
 BODY = {"model": MODEL, "messages": [{"role": "user", "content": "A prompt of some length. " * 20}]}
 
@@ -100,3 +102,31 @@ def test_check_misses_a_key_that_is_not_there(file: Path, capsys: pytest.Capture
     file.write_text("engines:\n  - {name: a, kind: openai, url: 'http://127.0.0.1:1', key: {env: MY_KEY}}\n")
     assert not config_check.run(file, {}, as_json=False)
     assert capsys.readouterr().err == "Error: engines[0].key: the environment has no MY_KEY\n"
+
+
+def test_sglang_runs_in_a_process_of_its_own(file: Path, tiny_model: Callable[..., Path]) -> None:
+    model = tiny_model("qwen3")
+    file.write_text(
+        f"engines:\n  - {{kind: sglang_process, python: '{sys.executable}', model: '{model}', "
+        "served_model_name: tiny}\n"
+    )
+    path = os.pathsep.join([str(STAND_IN), os.environ.get("PYTHONPATH", "")])
+    child = subprocess.Popen(
+        command("serve", "--config", str(file), "--port", "0", "--json"),
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": path},
+    )
+    try:
+        ready = json.loads(child.stdout.readline())
+        body = {"model": "tiny", "prompt": [5, 6, 7], "max_tokens": 4}
+        answer = httpx.post(f"{ready['base_url']}/completions", json=body, timeout=30)
+        child.send_signal(signal.SIGTERM)
+        status = child.wait(30)
+    finally:
+        child.kill()
+        child.wait()
+    assert ready["model"] == "tiny"
+    assert answer.status_code == 200
+    assert answer.json()["usage"]["prompt_tokens"] == 3
+    assert status == 0

@@ -6,6 +6,7 @@ from textwrap import dedent
 import pytest
 
 from gateway.config.build import embedded_options, remotes_of, settings_of
+from gateway.config.engines import EmbeddedEngine
 from gateway.config.errors import ConfigError
 from gateway.config.load import load_config
 
@@ -46,8 +47,8 @@ def test_all_kinds_are_read(tmp_path: Path) -> None:
         max_body_mib: 2
         """,
     )
-    assert config.embedded is not None
-    assert config.embedded.block_size == 32
+    assert isinstance(config.local, EmbeddedEngine)
+    assert config.local.block_size == 32
     remotes = remotes_of(config, {"DEEP_KEY": " secret\n"})
     assert [remote.name for remote in remotes] == ["sgl", "v", "l", "deep", "claude"]
     assert dict(remotes[2].models) == {"short": "/a/long.gguf"}
@@ -108,6 +109,10 @@ def test_all_kinds_are_read(tmp_path: Path) -> None:
         (
             "engines:\n  - {kind: embedded, disk_cache_dir: /x}",
             "engines[0]: disk_cache_dir needs host_cache_gib",
+        ),
+        (
+            "engines:\n  - {kind: embedded}\n  - {kind: sglang_process, model: /m, python: /p}",
+            "only one engine can be embedded or sglang_process",
         ),
         ("engines: [", "line 1, column "),
         ("a: &x 1\nb: *x", "line 2, column 4: references"),
@@ -200,8 +205,8 @@ def test_the_embedded_engine_gets_its_keys(tmp_path: Path) -> None:
             control_tokens_in_content: allow
         """,
     )
-    assert config.embedded is not None
-    options = embedded_options(config.embedded)
+    assert isinstance(config.local, EmbeddedEngine)
+    options = embedded_options(config.local)
     engine = options.engine
     assert (engine.model, engine.served_name, engine.block_size, engine.threads) == (
         "owner/model",
