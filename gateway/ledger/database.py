@@ -1,7 +1,9 @@
 """One ledger database: opening it safely, and the few statements that change it."""
 
+import sqlite3
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -110,7 +112,8 @@ class Database:
     def _give_back(self) -> None:
         """Pages that are free now leave the file."""
         if self._path is not None:
-            with self._engine.connect() as connection:
+            # Whoever holds the file now is not waited for: the pages are free for new rows as well.
+            with self._engine.connect() as connection, suppress(sqlite3.OperationalError):
                 driver = connection.connection.driver_connection
                 assert driver is not None
                 # As a script: it frees one page a step, and a plain statement is stepped once only.

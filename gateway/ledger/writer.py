@@ -1,6 +1,7 @@
 """Rows on their way from the event loop to the database: one append here, batches on a thread of their own."""
 
 import logging
+import struct
 import threading
 import time
 import uuid
@@ -19,7 +20,13 @@ from gateway.ledger.sink import LedgerSink
 
 log = logging.getLogger("kvgate.ledger")
 
-_NOT_OF_A_DATABASE = (TypeError, ValueError, AttributeError, OverflowError)  # a row that was made wrong
+_NOT_OF_A_DATABASE = (
+    TypeError,
+    ValueError,
+    AttributeError,
+    OverflowError,
+    struct.error,
+)  # a row that was made wrong
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,10 +127,16 @@ class LedgerWriter(LedgerSink):
             self._wake.wait(self._settings.interval_s)
             self._wake.clear()
             closing = self._closing.is_set()  # before the queue is emptied: nothing is put behind it
-            self._drain()
-            if closing:
-                return
-            self._prune()
+            try:
+                self._drain()
+                if closing:
+                    return
+                self._prune()
+            except Exception:
+                # Nobody foresaw it; the rows in hand are gone, and those behind them must not be.
+                self._dropped += self._in_hand
+                self._in_hand = 0
+                log.exception("the ledger's writer failed, and goes on")
 
     def _drain(self) -> None:
         queue = self._queue

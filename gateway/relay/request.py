@@ -46,7 +46,8 @@ async def outgoing(
     body, raw, recording = await _canonical(incoming, route, wanted.model, context, record)
     scope = memory_scope(wanted.model)
     sent = SentRequest(remote.name, scope, incoming.body, body, incoming.size, remote.block_size)
-    await expect(sent, context, record)
+    if route != "embeddings":  # which leave no prefix behind
+        await expect(sent, context, record)
     facts = usage_facts(incoming, context, record)
     request = RelayRequest(
         request_id=record.id,

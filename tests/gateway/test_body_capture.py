@@ -13,7 +13,7 @@ import pytest
 import uvicorn
 
 from gateway.app import create_app_over
-from gateway.ledger.capture import BodyCapture, CaptureSettings
+from gateway.ledger.capture import BodyCapture, CaptureCounts, CaptureSettings
 from gateway.listener import listen, url_of
 from gateway.serve import server_config
 from gateway.served import Backend, Served
@@ -21,9 +21,9 @@ from tests.gateway.scripted_engine import BytePrompts, ScriptedEngine
 
 
 @contextmanager
-def serving(settings: CaptureSettings) -> Iterator[httpx.Client]:
+def serving(settings: CaptureSettings, capture: BodyCapture | None = None) -> Iterator[httpx.Client]:
     """A gateway that captures; what it captured is written when this ends."""
-    capture = BodyCapture(settings).start()
+    capture = (capture or BodyCapture(settings)).start()
     served = Served(Backend(ScriptedEngine(), BytePrompts()))
     listener = listen("127.0.0.1", 0)
     server = uvicorn.Server(server_config(create_app_over(served, capture=capture), grace_s=1))
@@ -72,9 +72,11 @@ def test_a_refused_request_is_kept_without_an_answer(tmp_path: Path) -> None:
 
 def test_a_body_that_is_too_large_is_counted_and_answered(tmp_path: Path) -> None:
     settings = CaptureSettings(tmp_path / "bodies", 1.0, body_bytes=50)
-    with serving(settings) as http:
+    capture = BodyCapture(settings)
+    with serving(settings, capture) as http:
         assert chat(http).status_code == 200
     assert captured(tmp_path / "bodies") == []
+    assert capture.counts() == CaptureCounts(kept=0, dropped=1, failed=0)
 
 
 def test_outside_the_share_nothing_is_kept(tmp_path: Path) -> None:

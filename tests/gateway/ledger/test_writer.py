@@ -28,6 +28,8 @@ class Flaky(Database):
 
     def write(self, batch: Batch) -> None:
         fate = next(self.fails, "")
+        if fate == "unforeseen":
+            raise RuntimeError(fate)
         if fate == "before":
             raise OperationalError("INSERT", (), Exception("database is locked"))
         super().write(batch)
@@ -146,6 +148,20 @@ def test_a_row_that_was_made_wrong_costs_no_other_row(database: Database) -> Non
     assert writer.close() == 0
     assert ids(database) == [str(number) for number in range(30) if number not in (13, 21)]
     assert writer.counts().rejected == 2
+
+
+def test_a_fault_that_nobody_foresaw_costs_the_rows_in_hand_and_no_others(url: URL) -> None:
+    database = Flaky(url, iter(["unforeseen"]))
+    writer = LedgerWriter(database, _FAST)
+    for number in range(25):
+        writer.put(row(number))
+    writer.start()
+    while writer.counts().waiting:
+        threading.Event().wait(0.01)
+    assert writer.close() == 0
+    assert ids(database) == [str(number) for number in range(10, 25)]
+    assert writer.counts().dropped == 10
+    database.close()
 
 
 def test_two_writers_share_one_database(url: URL) -> None:
