@@ -31,8 +31,7 @@ class Seam:
     @property
     def expression(self) -> str:
         """Matches where the right side begins. What is rarest comes first, for a fast search."""
-        right = re.escape(self.right)
-        return f"{right}(?<=[{_class(self.left)}]{right})(?=[{_class(self.behind)}])"
+        return f"{behind_any(self.left, self.right)}(?=[{_inside_class(self.behind)}])"
 
 
 SEAMS = (
@@ -46,7 +45,13 @@ SEAMS = (
 )
 
 
-def _class(characters: Iterable[str]) -> str:
+def behind_any(left: Iterable[str], right: str) -> str:
+    """The expression of `right` where one of `left` stands before it."""
+    text = re.escape(right)
+    return f"{text}(?<=[{_inside_class(left)}]{text})"
+
+
+def _inside_class(characters: Iterable[str]) -> str:
     """The inside of a character class, with runs as ranges."""
     runs: list[list[int]] = []
     for code in sorted(map(ord, characters)):

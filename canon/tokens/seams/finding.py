@@ -1,9 +1,12 @@
 """Which kinds of cuts one tokenizer allows: shown from its description, then tried on texts."""
 
+import re
+from functools import cached_property
+
 from tokenizers import AddedToken
 
 from canon.tokens.seams.border import Border
-from canon.tokens.seams.candidates import SEAMS, Seam
+from canon.tokens.seams.candidates import SEAMS, Seam, behind_any
 from canon.tokens.seams.normalizing import normalized_border
 from canon.tokens.seams.pre_tokenizing import Effect, at_border
 from canon.tokens.tokenizer_set import TokenizerSet, encode
@@ -73,11 +76,15 @@ class _Judge:
             or model.get("end_of_word_suffix")
         ):
             return False
-        words = self._tokenizer.get_vocab(with_added_tokens=False)
         # What the vocabulary lacks on the left becomes the unknown token, or bytes such as <0x41>.
-        ends = {*border.left, ">", (model.get("unk_token") or ">")[-1]}
-        wider = Border(frozenset(ends), border.right)
-        return border.right in words and not any(_spans(word, wider) for word in words)
+        left = {*border.left, ">", (model.get("unk_token") or ">")[-1]}
+        known = self._tokenizer.model.token_to_id(border.right) is not None
+        return known and re.search(behind_any(left, border.right), self._words) is None
+
+    @cached_property
+    def _words(self) -> str:
+        """The model's whole vocabulary, with a character between two words that begins no right side."""
+        return "\0".join(self._tokenizer.get_vocab(with_added_tokens=False))
 
 
 def _spans(content: str, border: Border) -> bool:
