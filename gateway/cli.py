@@ -482,6 +482,10 @@ def audit(
     ledger: Annotated[
         str | None, typer.Option(help="A file or a database URL.", show_default="the gateway's own")
     ] = None,
+    prices: Annotated[
+        Path | None,
+        typer.Option(exists=True, dir_okay=False, help="Prices of tokens by model: what each tenant cost."),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
     html: Annotated[bool, typer.Option("--html", help="A page on stdout.")] = False,
 ) -> None:
@@ -492,7 +496,7 @@ def audit(
         _refuse("--json and --html exclude each other.")
     form: command.Format = "json" if json else "html" if html else "table"
     columns = [name.strip() for name in by.split(",") if name.strip()]
-    code = command.run(ledger, os.environ, since, columns, form, time.time())
+    code = command.run(ledger, os.environ, since, columns, form, time.time(), prices)
     if code:
         raise typer.Exit(code)
 

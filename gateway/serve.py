@@ -25,6 +25,7 @@ from gateway.app import create_app_over
 from gateway.ledger.books import NO_BOOKS, Books
 from gateway.listener import is_loopback, listen, url_of
 from gateway.relay.remote import Remote
+from gateway.reports.reconcile.scraper import EngineScraper
 from gateway.served import Backend, Served
 from gateway.settings import GatewaySettings
 from gateway.transport.http_protocol import GatewayHttpProtocol
@@ -147,9 +148,18 @@ class Service:
             self._progress(f"listening on {self._url}, loading the model")
             self._loader.start()
             waiting = None
+        scraping = self._start_scraping()
         await self._server.serve(sockets=[listener])
-        if waiting is not None:
-            waiting.cancel()
+        for task in (waiting, scraping):
+            if task is not None:
+                task.cancel()
+
+    def _start_scraping(self) -> asyncio.Task[None] | None:
+        """Keep engines' own counters, which reports compare requests with."""
+        if self._books.scrapes is None:
+            return None
+        scraper = EngineScraper(self._books.scrapes, self._served.counters)
+        return asyncio.create_task(scraper.run())
 
     async def _wait_for_remotes(self) -> None:
         """Ready is who has asked all engines once, and has models to serve."""

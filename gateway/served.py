@@ -1,14 +1,17 @@
 """The models behind the HTTP surface: the embedded one, absent while it loads, and those of engines behind HTTP."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from engine_adapters.base import Capabilities, EngineAdapter, Health
 from engine_adapters.errors import EngineNotReadyError
 from gateway.errors import ApiError
 from gateway.prompts import PromptSource
 from gateway.relay.remote import Remote
+
+Counters: TypeAlias = Callable[[], Awaitable[Mapping[str, float]]]
 
 EMBEDDED = "embedded"  # the embedded engine's name where configuration gives it none
 _MAX_NAMED = 20  # models that an error names
@@ -109,6 +112,14 @@ class Served:
             "; ".join(f"{remote.name}: {remote.detail}" for remote in self.remotes)
             or "no engine is configured"
         )
+
+    def counters(self) -> dict[str, Counters]:
+        """How to ask each engine that is there for its own counters, by its name."""
+        remotes = () if self._closing else self.remotes
+        found: dict[str, Counters] = {remote.name: remote.engine.counters for remote in remotes}
+        if self._backend is not None:
+            found[self._backend.name] = self._backend.engine.counters
+        return found
 
     async def health(self) -> Health:
         """Whether a generation would be taken now, by any engine."""

@@ -5,9 +5,12 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from gateway.ledger.capture import BodyCapture, CaptureSettings
+from gateway.ledger.database import Database
 from gateway.ledger.expectation import Predictor
 from gateway.ledger.opening import open_writer
+from gateway.ledger.place import ledger_url
 from gateway.ledger.retention import seconds
+from gateway.ledger.scrapes import ScrapeStore
 from gateway.ledger.shadow import ShadowPredictor
 from gateway.ledger.sink import NO_LEDGER, LedgerSink
 
@@ -27,6 +30,10 @@ class Books(Protocol):
     def capture(self) -> BodyCapture | None:
         """None: no body is kept."""
 
+    @property
+    def scrapes(self) -> ScrapeStore | None:
+        """Keeps what engines counted themselves; None: nothing is kept."""
+
     def close(self) -> None:
         """Write what waits. Rows from now on are lost."""
 
@@ -38,6 +45,7 @@ class NoBooks:
     sink: LedgerSink = NO_LEDGER
     predictor: Predictor | None = None
     capture: BodyCapture | None = None
+    scrapes: ScrapeStore | None = None
 
     def close(self) -> None:
         """Nothing waits."""
@@ -62,6 +70,8 @@ class LedgerBooks:
         self._writer = open_writer(stated, environ, keep_s=keep_s)
         self.sink: LedgerSink = self._writer or NO_LEDGER
         self.predictor: Predictor | None = None if self._writer is None else ShadowPredictor()
+        url = ledger_url(stated, environ)
+        self.scrapes = None if url is None else ScrapeStore(Database(url))
 
     def close(self) -> None:
         """Write what waits. Rows from now on are lost."""
@@ -69,3 +79,5 @@ class LedgerBooks:
             self._writer.close()
         if self.capture is not None:
             self.capture.close()
+        if self.scrapes is not None:
+            self.scrapes.close()

@@ -15,7 +15,7 @@ from sqlalchemy.exc import NoSuchModuleError
 from gateway.ledger.encoding import COLUMNS, Encoded
 from gateway.ledger.errors import LedgerConfigError
 from gateway.ledger.place import private_file
-from gateway.ledger.schema import prepare, requests, writers
+from gateway.ledger.schema import prepare, requests, scrapes, writers
 
 _WAIT_S = 2  # for a lock, or for a server to answer a connection
 _STUCK_S = 15  # for one statement on a server
@@ -88,6 +88,7 @@ class Database:
         yield from self._delete(requests.c.arrival < before)
         with self._engine.begin() as connection:
             connection.execute(delete(writers).where(writers.c.seen < before))
+            connection.execute(delete(scrapes).where(scrapes.c.at < before))
 
     def forget(self, tenant: str) -> Iterator[int]:
         """Delete all rows of a tenant, as `prune`."""

@@ -85,6 +85,21 @@ writers = Table(
     Column("seen", Float(53), nullable=False),  # when, seconds since the epoch
 )
 
+# What engines counted themselves, from time to time: what the sums of requests are compared with.
+scrapes = Table(
+    "scrapes",
+    metadata,
+    Column("seq", _SEQ, primary_key=True),
+    Column("engine", Text, nullable=False),
+    Column("at", Float(53), nullable=False),  # seconds since the epoch, UTC
+    Column(
+        "prompt", BigInteger
+    ),  # tokens since the engine's start, as are the next two; NULL: it does not count that
+    Column("reused", BigInteger),
+    Column("recomputed", BigInteger),
+    Index("scrapes_at", "at"),
+)
+
 _versions = Table(
     "ledger_schema",
     metadata,

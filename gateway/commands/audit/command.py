@@ -2,6 +2,8 @@
 
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Literal
 
 import orjson
@@ -9,9 +11,11 @@ from rich.console import Console
 
 from gateway.commands.audit.html import as_html
 from gateway.commands.audit.terminal import print_audit
-from gateway.ledger import LedgerError, open_reader
+from gateway.ledger import LedgerError, LedgerReader, Window, open_database
+from gateway.ledger.prices import PriceTable, bills
 from gateway.ledger.retention import seconds
-from gateway.reports.audit import AuditReport, audit
+from gateway.ledger.scrapes import ScrapeStore
+from gateway.reports.audit import AuditReport, Money, audit
 from gateway.reports.errors import ReportError
 
 Format = Literal["table", "json", "html"]
@@ -26,11 +30,17 @@ def run(
     by: Sequence[str],
     form: Format,
     now: float,
+    prices: Path | None = None,
 ) -> int:
     """Audit and print; the exit code. `now`: seconds since the epoch, where the window ends."""
     try:
         begin = None if since is None else now - seconds(since)
-        report = audit(open_reader(ledger, environ), by, begin, until=now)
+        database = open_database(ledger, environ)
+        scrapes = ScrapeStore(database).between(begin, now)
+        reader = LedgerReader(database)
+        report = audit(reader, by, begin, until=now, scrapes=scrapes)
+        if prices is not None:
+            report = replace(report, money=_money(reader, prices, Window(begin, now)))
     except (LedgerError, ReportError) as error:
         print(f"kvgate audit: {error}", file=sys.stderr)
         return UNUSABLE
@@ -41,9 +51,16 @@ def run(
     return WRONG if wrong else FINE
 
 
+def _money(reader: LedgerReader, path: Path, window: Window) -> Money:
+    table = PriceTable.load(path)
+    return Money(table.currency, bills(reader, table, window))
+
+
 def _print(report: AuditReport, form: Format) -> None:
     if form == "json":
-        sys.stdout.write(orjson.dumps(report.as_json(), option=orjson.OPT_INDENT_2).decode() + "\n")
+        # Money is written as text, so that no reader makes a float of it.
+        written = orjson.dumps(report.as_json(), default=str, option=orjson.OPT_INDENT_2)
+        sys.stdout.write(written.decode() + "\n")
     elif form == "html":
         sys.stdout.write(as_html(report))
     else:

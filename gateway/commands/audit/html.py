@@ -4,7 +4,7 @@ from html import escape
 
 from gateway.commands.audit import words
 from gateway.commands.audit.plot import plot
-from gateway.reports.audit import AuditReport, GroupFigures, Percentiles
+from gateway.reports.audit import AuditReport, GroupFigures, Money, Percentiles
 
 _STYLE = """
 :root { --ink: #1c2430; --soft: #5c6878; --line: #d8dee6; --page: #fff; --reused: #2f9e6e; --computed: #c9d2dd; }
@@ -40,7 +40,7 @@ def as_html(report: AuditReport) -> str:
 {plot(report)}
 <p class=soft>Prefill saved: {escape(words.saved(total))}. Reused by tier: {escape(_tiers(total))}.</p>
 <h2>By class</h2>{_classes(total)}
-{groups}{_causes(report)}{_findings(report)}
+{groups}{_causes(report)}{_reconciled(report)}{_money(report.money)}{_findings(report)}
 </body></html>
 """
 
@@ -112,6 +112,20 @@ def _causes(report: AuditReport) -> str:
     ]
     head = ["cause", "what it is", "tokens", "requests"]
     return f"<h2>Why tokens that could be reused were computed</h2>{_table(head, rows, texts=2)}"
+
+
+def _reconciled(report: AuditReport) -> str:
+    if not report.reconciled:
+        return ""
+    rows = [[each.engine, *words.reconciled(each)] for each in report.reconciled]
+    return f"<h2>Requests against the engine's own counters</h2>{_table(['engine', *words.RECONCILED], rows)}"
+
+
+def _money(money: Money | None) -> str:
+    if money is None:
+        return ""
+    rows = [[tenant, *words.billed(bill)] for tenant, bill in money.bills.items()]
+    return f"<h2>Money by tenant, {escape(money.currency)}</h2>{_table(['tenant', *words.BILLED], rows)}"
 
 
 def _findings(report: AuditReport) -> str:

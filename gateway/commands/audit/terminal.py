@@ -6,7 +6,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gateway.commands.audit import words
-from gateway.reports.audit import AuditReport, GroupFigures, Percentiles
+from gateway.reports.audit import AuditReport, GroupFigures, Money, Percentiles
 from gateway.reports.findings import ReportFinding
 
 _SHOWN = 12  # causes, groups
@@ -22,6 +22,10 @@ def print_audit(report: AuditReport, console: Console) -> None:
         console.print(_groups(report))
     if report.causes:
         console.print(_causes(report))
+    if report.reconciled:
+        console.print(_reconciled(report))
+    if report.money is not None:
+        console.print(_money(report.money))
     for finding in report.findings:
         console.print(_finding(finding))
 
@@ -141,6 +145,26 @@ def _causes(report: AuditReport) -> Table:
     for cause in report.causes[:_SHOWN]:
         what = "expected to hit" if cause.kind == "gap" else "left the nearest earlier prompt here"
         table.add_row(words.tokens(cause.tokens), f"{cause.requests:,}", Text(cause.cause), what)
+    return table
+
+
+def _reconciled(report: AuditReport) -> Table:
+    table = Table(title="Requests against the engine's own counters", title_justify="left")
+    table.add_column("engine")
+    for heading in words.RECONCILED:
+        table.add_column(heading, justify="right", no_wrap=True)
+    for each in report.reconciled:
+        table.add_row(Text(each.engine), *words.reconciled(each))
+    return table
+
+
+def _money(money: Money) -> Table:
+    table = Table(title=f"Money by tenant, {money.currency}", title_justify="left")
+    table.add_column("tenant")
+    for heading in words.BILLED:
+        table.add_column(heading, justify="right", no_wrap=True)
+    for tenant, bill in money.bills.items():
+        table.add_row(Text(tenant), *words.billed(bill))
     return table
 
 

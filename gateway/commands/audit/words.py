@@ -2,7 +2,9 @@
 
 from datetime import UTC, datetime
 
+from gateway.ledger.prices import Bill
 from gateway.reports.audit import AuditReport, GroupFigures
+from gateway.reports.reconcile.reconciliation import Reconciliation
 
 UNKNOWN = "-"
 
@@ -69,3 +71,36 @@ def saved(group: GroupFigures) -> str:
         f"{span(group.prefill_saved_s)}{part}, estimated: reused tokens times the seconds a computed token adds to "
         "the TTFT of streams of the same engine and model"
     )
+
+
+RECONCILED = (
+    "covered",
+    "prompt, requests",
+    "engine",
+    "reused, requests",
+    "engine",
+    "not reported",
+    "tolerance",
+)
+
+
+def reconciled(found: Reconciliation) -> list[str]:
+    """One engine's cells under `RECONCILED`."""
+    return [
+        span(found.seconds),
+        tokens(found.prompt),
+        tokens(found.counted_prompt),
+        tokens(found.reused),
+        tokens(found.counted_reused),
+        tokens(found.silent_prompt),
+        tokens(found.tolerance),
+    ]
+
+
+BILLED = ("requests", "at least", "at most", "saved by reuse", "without a price")
+
+
+def billed(bill: Bill) -> list[str]:
+    """One tenant's cells under `BILLED`."""
+    money = (f"{amount:,.4f}" for amount in (bill.at_least, bill.at_most, bill.saved))
+    return [f"{bill.requests:,}", *money, f"{bill.unpriced:,}"]

@@ -2,6 +2,6 @@
 
 from gateway.reports.audit.audit import audit
 from gateway.reports.audit.percentiles import Percentiles
-from gateway.reports.audit.report import AuditReport, ClassFigures, GroupFigures, LostReuse
+from gateway.reports.audit.report import AuditReport, ClassFigures, GroupFigures, LostReuse, Money
 
-__all__ = ["AuditReport", "ClassFigures", "GroupFigures", "LostReuse", "Percentiles", "audit"]
+__all__ = ["AuditReport", "ClassFigures", "GroupFigures", "LostReuse", "Money", "Percentiles", "audit"]

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gateway.ledger import Columns
-from gateway.reports.audit.facts import Facts
 from gateway.reports.audit.report import LostReuse
+from gateway.reports.rows.facts import Facts
 
 NEVER_SEEN = "no earlier prefix"
 

@@ -7,14 +7,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gateway.ledger.encoding import TIERS
-from gateway.reports.audit.classes import CLASSES, CONSISTENT
-from gateway.reports.audit.facts import KEYS
 from gateway.reports.audit.groups import Key
 from gateway.reports.audit.percentiles import Percentiles, percentiles
 from gateway.reports.audit.prefill import seconds_per_token
 from gateway.reports.audit.report import ClassFigures, GroupFigures
 from gateway.reports.audit.sums import Sums
 from gateway.reports.audit.taken import Rows
+from gateway.reports.rows.classes import CLASSES, CONSISTENT
+from gateway.reports.rows.facts import KEYS
 
 _CLASSES = len(CLASSES)
 _SUMMED = ("requests", "prompt", "completion", "reused", "recomputed", "in tiers", *TIERS)

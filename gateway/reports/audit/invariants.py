@@ -6,11 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gateway.reports.audit.classes import CONSISTENT, INCONSISTENT, NOT_REPORTED
-from gateway.reports.audit.facts import KEYS
 from gateway.reports.audit.groups import Key
 from gateway.reports.audit.sums import Sums
 from gateway.reports.findings import ReportFinding
+from gateway.reports.rows.classes import CONSISTENT, INCONSISTENT, NOT_REPORTED
+from gateway.reports.rows.facts import KEYS
 
 _ENOUGH = 20  # requests before a pattern is one
 

@@ -3,8 +3,10 @@
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from gateway.ledger.prices import Bill
 from gateway.reports.audit.percentiles import Percentiles
 from gateway.reports.findings import ReportFinding
+from gateway.reports.reconcile.reconciliation import Reconciliation
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +38,6 @@ class GroupFigures:
     untold_tier: int  # reused tokens of the others
     prefill_saved_s: float | None  # estimated
     estimated_tokens: int  # reused tokens that the estimate covers
-    money: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,14 @@ class TokenBin:
 
 
 @dataclass(frozen=True, slots=True)
+class Money:
+    """What the window cost, by a price table."""
+
+    currency: str
+    bills: dict[str, Bill]  # by tenant
+
+
+@dataclass(frozen=True, slots=True)
 class AuditReport:
     """Everything from one window."""
 
@@ -70,6 +79,8 @@ class AuditReport:
     groups: tuple[GroupFigures, ...]  # most requests first; none without `by`
     causes: tuple[LostReuse, ...]  # most tokens first
     findings: tuple[ReportFinding, ...]
+    reconciled: tuple[Reconciliation, ...] = ()  # against engines' own counters, where there are any
+    money: Money | None = None  # where a price table was given
     bins: tuple[TokenBin, ...] = field(default=())
     bin_s: float = 1.0
 

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from gateway.reports.audit.classes import CLASSES
-from gateway.reports.audit.facts import Facts
+from gateway.reports.rows.classes import CLASSES
+from gateway.reports.rows.facts import Facts
 
 _CLASSES = len(CLASSES)
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gateway.reports.audit.facts import Facts
 from gateway.reports.audit.sums import Sums
 from gateway.reports.audit.time_bins import TimeBins
+from gateway.reports.rows.facts import Facts
 
 _Part = tuple[
     NDArray[np.int32], NDArray[np.int8], NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]

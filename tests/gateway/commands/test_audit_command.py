@@ -13,6 +13,7 @@ from gateway.commands.audit import command, words
 from gateway.ledger import Database, LedgerRow
 from gateway.ledger.database import Batch
 from gateway.ledger.encoding import encoded
+from gateway.ledger.scrapes import Scrape, ScrapeStore
 
 NOW = 1_800_000_000.0
 ROW = LedgerRow(
@@ -139,3 +140,21 @@ def test_what_cannot_be_read_is_one_line(tmp_path: Path, capsys: pytest.CaptureF
 )
 def test_tokens_are_short(value: float | None, text: str):
     assert words.tokens(value) == text
+
+
+@pytest.mark.parametrize("form", ["table", "html", "json"])
+def test_money_and_the_engine_s_own_counters_are_in_every_form(
+    form: command.Format, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    ledger = written(tmp_path, ROWS)
+    store = ScrapeStore(Database(make_url(f"sqlite:///{ledger}")))
+    store.put([Scrape("e", NOW - 90, 0, 0, None), Scrape("e", NOW - 30, 50_000, 800, None)])
+    store.close()
+    prices = tmp_path / "prices.yaml"
+    prices.write_text("currency: EUR\nmodels: {m: {input: 1000, cached_input: 500, output: 2000}}\n")
+    assert command.run(ledger, {}, "1h", (), form, NOW, prices) == command.FINE
+    out = capsys.readouterr().out
+    assert "EUR" in out
+    assert "2.636" in out  # where what was not reported costs as if it was not cached
+    assert "2.136" in out  # where it costs as if it was
+    assert "counted 50,000 prompt tokens" in out

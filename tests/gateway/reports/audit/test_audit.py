@@ -15,8 +15,8 @@ from gateway.ledger import Database, Divergence, LedgerReader, LedgerRow
 from gateway.ledger.database import Batch
 from gateway.ledger.encoding import encoded
 from gateway.reports.audit import AuditReport, GroupFigures, audit
-from gateway.reports.audit.classes import CLASSES
 from gateway.reports.errors import ReportError
+from gateway.reports.rows.classes import CLASSES
 from tests.gateway.reports.audit import naive
 
 NOW = 10_000.0

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from gateway.ledger import Columns
 from gateway.ledger.encoding import TIERS
-from gateway.reports.audit.classes import CONSISTENT, classify, reusable
+from gateway.reports.rows.classes import CONSISTENT, classify, reusable
 
 KEYS = ("tenant", "model", "engine", "route")
 NAMES = (
