@@ -8,8 +8,9 @@ from pathlib import Path
 
 import torch
 
+from cache_core.native import NativeBuildError
 from engine_adapters.embedded.models import cache_dir
-from engine_adapters.embedded.native.build import NativeBuildError, build
+from engine_adapters.embedded.native.build import build
 
 _log = logging.getLogger(__name__)
 
