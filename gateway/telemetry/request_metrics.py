@@ -7,6 +7,7 @@ conventions count 0 where nothing is known of reuse; what begins with `kvgate_` 
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
+from engine_adapters.reuse.classes import ReuseClass
 from gateway.telemetry.buckets import (
     QUEUE,
     REQUEST_DURATION,
@@ -15,7 +16,7 @@ from gateway.telemetry.buckets import (
     TOKEN_USAGE,
 )
 from gateway.telemetry.facts import RequestFacts
-from gateway.telemetry.labels import Bounded
+from gateway.telemetry.labels import Bounded, Series
 from gateway.transport.record import CanonTold
 
 _WHO = ("gen_ai_operation_name", "gen_ai_request_model", "kvgate_engine")
@@ -27,11 +28,11 @@ class RequestMetrics:
     """Counts requests that have ended. Called from one thread; read from any."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        def counter(name: str, text: str, *labels: str) -> Counter:
-            return Counter(name, text, labels, registry=registry)
+        def counter(name: str, text: str, *labels: str) -> Series[Counter]:
+            return Series(Counter(name, text, labels, registry=registry))
 
-        def histogram(name: str, text: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
-            return Histogram(name, text, labels, buckets=buckets, registry=registry)
+        def histogram(name: str, text: str, buckets: tuple[float, ...], *labels: str) -> Series[Histogram]:
+            return Series(Histogram(name, text, labels, buckets=buckets, registry=registry))
 
         self._requests = counter(
             "kvgate_requests", "Requests that have ended.", *_WHO, "route", "status", "outcome"
@@ -96,38 +97,38 @@ class RequestMetrics:
     def ended(self, facts: RequestFacts) -> None:
         """Count one request. What is not known is not counted, not even as 0."""
         who = (facts.operation, facts.model, facts.engine)
-        self._requests.labels(*who, facts.route, str(facts.status), facts.outcome).inc()
-        self._duration.labels(*who, facts.outcome).observe(facts.duration_s)
+        self._requests(*who, facts.route, str(facts.status), facts.outcome).inc()
+        self._duration(*who, facts.outcome).observe(facts.duration_s)
         if facts.canon is not None:
             self._canon.ended(facts.canon)
         if facts.reuse_class is None:
             return
-        self._count_reuse(facts, who)
+        self._count_reuse(facts, facts.reuse_class, who)
         for counter, kind, tokens in (
             (self._input, "input", facts.input_tokens),
             (self._output, "output", facts.output_tokens),
         ):
             if tokens is not None:
-                counter.labels(*who).inc(tokens)
-                self._usage.labels(*who, kind).observe(tokens)
+                counter(*who).inc(tokens)
+                self._usage(*who, kind).observe(tokens)
         if facts.ttft_s is not None:
-            self._ttft.labels(*who, facts.reuse_class).observe(facts.ttft_s)
+            self._ttft(*who, facts.reuse_class).observe(facts.ttft_s)
         if facts.time_per_output_token_s is not None:
-            self._per_token.labels(*who).observe(facts.time_per_output_token_s)
+            self._per_token(*who).observe(facts.time_per_output_token_s)
         if facts.queued_s is not None:
-            self._queue.labels(*who).observe(facts.queued_s)
+            self._queue(*who).observe(facts.queued_s)
 
-    def _count_reuse(self, facts: RequestFacts, who: tuple[str, str, str]) -> None:
-        self._status.labels(*who, facts.reuse_status).inc()
-        self._classes.labels(*who, facts.reuse_class).inc()
+    def _count_reuse(self, facts: RequestFacts, known: ReuseClass, who: tuple[str, str, str]) -> None:
+        self._status(*who, facts.reuse_status).inc()
+        self._classes(*who, known).inc()
         reused, recomputed = facts.reused_tokens, facts.recomputed_tokens
         # Both or none: a rate over them counts the same requests above and below the line.
         if reused is None or recomputed is None:
             return
-        self._reused.labels(*who).inc(reused)
-        self._recomputed.labels(*who).inc(recomputed)
+        self._reused(*who).inc(reused)
+        self._recomputed(*who).inc(recomputed)
         for tier, tokens in facts.by_tier.items():
-            self._by_tier.labels(*who, tier).inc(tokens)
+            self._by_tier(*who, tier).inc(tokens)
 
 
 class CanonMetrics:

@@ -231,3 +231,11 @@ def test_the_embedded_engine_gets_its_keys(tmp_path: Path) -> None:
 def test_a_capture_that_cannot_be_is_named(tmp_path: Path, capture: str, message: str) -> None:
     (found,) = errors(tmp_path, f"engines:\n  {ENGINE}\ncapture: {capture}")
     assert message in found
+
+
+def test_a_collectors_address_is_an_http_url(tmp_path: Path) -> None:
+    text = f"engines:\n  {ENGINE}\notlp_endpoint: "
+    assert load(tmp_path, f"{text}http://collector:4318").otlp_endpoint == "http://collector:4318"
+    assert load(tmp_path, f"engines:\n  {ENGINE}\n").otlp_endpoint is None
+    (message,) = errors(tmp_path, f"{text}collector:4317")
+    assert "otlp_endpoint" in message

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -73,3 +74,15 @@ def test_what_kvgate_cannot_send_is_refused_before_anything_is_loaded() -> None:
     refused = CliRunner().invoke(app, ["serve", "--port", "0"], env=environ)
     assert refused.exit_code != 0
     assert "OTEL_TRACES_EXPORTER" in refused.output
+
+
+def test_a_configured_collector_is_refused_where_the_environment_wants_another_protocol(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "kvgate.yaml"
+    engine = "{name: a, kind: vllm, url: 'http://127.0.0.1:9'}"
+    file.write_text(f"engines: [{engine}]\notlp_endpoint: http://127.0.0.1:9\n")
+    environ = {**os.environ, "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}
+    refused = CliRunner().invoke(app, ["serve", "--port", "0", "--config", str(file)], env=environ)
+    assert refused.exit_code != 0
+    assert "http/protobuf" in refused.output
