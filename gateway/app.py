@@ -75,7 +75,7 @@ def create_app_over(
         served, threads, settings, CanonStage(settings.canon), ledger, predictor, telemetry.tracing
     )
     _add_generation_routes(app, context, admission)
-    document_generation(app)
+    document_generation(app, relayed=bool(served.remotes))
     return app
 
 

@@ -8,6 +8,8 @@ from gateway.transport.record import RequestRecord, log_unexpected
 
 log = logging.getLogger("kvgate.gateway")
 
+_BROKEN = frozenset({500, 502, 504})  # an engine, or what stands before it, says that it failed
+
 
 def refusal(error: Exception, record: RequestRecord, retry_after_s: int) -> ApiError:
     """The wire form of `error`, noted and logged as what it is."""
@@ -19,6 +21,8 @@ def refusal(error: Exception, record: RequestRecord, retry_after_s: int) -> ApiE
 def _noted(error: Exception, record: RequestRecord, retry_after_s: int) -> ApiError:
     record.outcome = "refused"
     if isinstance(error, ApiError):
+        if error.status in _BROKEN:
+            record.outcome = "failed"
         return error
     if isinstance(error, EngineError) and not isinstance(error, EngineFailureError):
         return from_engine(error, retry_after_s)

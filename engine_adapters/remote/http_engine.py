@@ -286,7 +286,7 @@ class _HttpAnswer(RelayedAnswer):
             if self._stream is None:
                 yield self._whole.read(await self._read_whole(), self._rewrite)
                 return
-            async for chunk in self._response.aiter_raw():
+            async for chunk in self._bytes():
                 if passed := self._stream.feed(chunk):
                     yield passed
             if left := self._stream.end():
@@ -296,10 +296,15 @@ class _HttpAnswer(RelayedAnswer):
                 f"The engine {self._engine} broke off its answer: {type(error).__name__}"
             ) from error
 
+    def _bytes(self) -> AsyncIterator[bytes]:
+        """As they came; unpacked where the engine packs although it was asked not to."""
+        packed = self._response.headers.get("content-encoding", "identity") != "identity"
+        return self._response.aiter_bytes() if packed else self._response.aiter_raw()
+
     async def _read_whole(self) -> bytes:
         parts: list[bytes] = []
         size = 0
-        async for chunk in self._response.aiter_raw():
+        async for chunk in self._bytes():
             parts.append(chunk)
             size += len(chunk)
             if size > _MAX_WHOLE:

@@ -12,7 +12,7 @@ log = logging.getLogger("kvgate.gateway")
 
 _FIRST_WAIT_S = 0.5
 _LONGEST_WAIT_S = 15.0
-_LOOK_S = 10.0  # between two looks whether an engine that was found is still there
+_LOOK_S = 15.0  # between two looks whether an engine that was found is still there
 
 
 class Remote:

@@ -1,6 +1,8 @@
 """What goes to the engine: canonical bytes, its own model name, its key, and nothing of the client's secrets."""
 
+import gzip
 import json
+import time
 
 import pytest
 
@@ -100,6 +102,31 @@ def test_both_kinds_of_engines_are_served_by_one_gateway() -> None:
             assert [gateway.rows.last(n).engine for n in (1, 2)] == ["embedded", "fake"]
             refused = gateway.http.post("/v1/responses", json={"model": SCRIPTED, "input": "Hi"})
             assert (refused.status_code, refused.json()["error"]["code"]) == (404, "unsupported_route")
+
+
+def test_a_packed_answer_is_unpacked(relay_to) -> None:
+    packed = gzip.compress(whole(3))
+    pair = relay_to(lambda connection, _: connection.reply(packed, "200 OK", "content-encoding: gzip"))
+    answer = pair.gateway.http.post(CHAT, json={"model": MODEL, "messages": [USER]})
+    assert pair.engine.asked[0].headers["accept-encoding"] == "identity"
+    assert answer.content == whole(3)
+    assert pair.gateway.rows.one().reused == 3
+
+
+def test_a_connection_that_the_engine_closed_is_not_used_again(relay_to) -> None:
+    def script(connection, _):
+        connection.reply(whole(0))
+        raise OSError  # closes it, though it did not say so
+
+    pair = relay_to(script)
+    for _ in range(3):
+        assert pair.gateway.http.post(CHAT, json={"model": MODEL, "messages": [USER]}).status_code == 200
+        time.sleep(0.05)
+
+
+def test_relayed_routes_are_documented_where_they_are(relay_to) -> None:
+    paths = relay_to(hello).gateway.http.get("/openapi.json").json()["paths"]
+    assert {"/v1/responses", "/v1/embeddings", "/v1/messages", CHAT} <= paths.keys()
 
 
 CALL = {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": '{"a":1,"b":2}'}}
