@@ -48,6 +48,9 @@ test: setup-dev  ## set up, then run all tests
 .PHONY: test-engines
 test-engines: setup-dev  ## put heavy real engines in place (once), then test against them
 	@PYTHON=$(BIN)/python tests/engines/mooncake.sh
+	@PYTHON=$(BIN)/python tests/engines/vllm.sh
+	@PYTHON=$(BIN)/python tests/engines/lmcache.sh
+	@PYTHON=$(BIN)/python tests/engines/sglang.sh
 	@$(SAY) "running the tests that need them"
 	@KVGATE_REQUIRE_ALL=1 $(BIN)/python -m pytest -m engines $(ARGS)
 

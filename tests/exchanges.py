@@ -61,7 +61,7 @@ class Recording:
 
     def write(self, name: str) -> None:
         FOLDER.mkdir(exist_ok=True)
-        (FOLDER / f"{name}.json").write_text(json.dumps(asdict(self), indent=1) + "\n")
+        (FOLDER / f"{name}.json").write_text(_lines(asdict(self)))
 
 
 class Replay:
@@ -111,7 +111,7 @@ class Recorder:
                     _parsed(body),
                     answer.status_code,
                     content_type,
-                    tuple(chunk.decode("utf-8", "surrogateescape") for chunk in kept),
+                    tuple(_text(chunk) for chunk in kept),
                 )
             )
             await client.aclose()
@@ -137,10 +137,26 @@ def served(handler: Replay | Recorder) -> Iterator[str]:
             thread.join(timeout=10)
 
 
+def _lines(recording: dict[str, Any]) -> str:
+    """One exchange a line, so that a new recording can be compared with the last."""
+    facts = recording.pop("facts")
+    head = json.dumps(recording)[:-1]
+    told = [
+        f"{json.dumps(fact)}: [\n" + ",\n".join(map(json.dumps, exchanges)) + "\n]"
+        for fact, exchanges in facts.items()
+    ]
+    return f'{head}, "facts": {{\n' + ",\n".join(told) + "\n}}\n"
+
+
 async def _chunks(exchange: Exchange) -> AsyncIterator[bytes]:
     for chunk in exchange.chunks:
         yield chunk.encode("utf-8", "surrogateescape")
         await asyncio.sleep(0)
+
+
+def _text(chunk: bytes) -> str:
+    """Without the recording machine's folders."""
+    return chunk.decode("utf-8", "surrogateescape").replace(str(Path.home()), "~")
 
 
 def _path(request: Request) -> str:

@@ -159,14 +159,31 @@ class HttpEngine(RelayEngine):
     ) -> AsyncIterator[RelayedAnswer]:
         # Whoever answers in the form of Anthropic's messages counts as they do.
         profile = PROFILES["anthropic"] if request.route == "messages" else self._profile
+        response = await self.opened(self.url(request.route), self.upstream_body(request), request.headers)
+        try:
+            yield _HttpAnswer(
+                self.name,
+                response,
+                profile,
+                prompts_in(request),
+                self.rewrites(request, rewrites or Rewrites()),
+            )
+        finally:
+            await response.aclose()
+
+    async def opened(self, url: str, body: bytes, headers: Mapping[str, str]) -> httpx.Response:
+        """An answer whose body is still to come; whoever gets it closes it.
+
+        Raises EngineNotReadyError or EngineFailureError where there is no answer at all.
+        """
         sent = self._client.build_request(
             "POST",
-            self.url(request.route),
-            content=self.upstream_body(request),
-            headers={"content-type": "application/json", "accept-encoding": "identity", **request.headers},
+            url,
+            content=body,
+            headers={"content-type": "application/json", "accept-encoding": "identity", **headers},
         )
         try:
-            response = await self._client.send(sent, stream=True)
+            return await self._client.send(sent, stream=True)
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
             # Its address is for the operator, who reads it in the log; this goes to the client.
             raise EngineNotReadyError(f"The engine {self.name} does not answer.") from error
@@ -180,16 +197,6 @@ class HttpEngine(RelayEngine):
             ) from error
         except httpx.HTTPError as error:
             raise EngineFailureError(f"The engine {self.name} broke the connection: {error}") from error
-        try:
-            yield _HttpAnswer(
-                self.name,
-                response,
-                profile,
-                prompts_in(request),
-                self.rewrites(request, rewrites or Rewrites()),
-            )
-        finally:
-            await response.aclose()
 
     async def ask(self, method: str, url: str, **more: Any) -> dict[str, Any]:
         """One small JSON exchange; raises EngineNotReadyError where it cannot be had."""

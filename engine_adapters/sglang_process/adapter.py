@@ -12,6 +12,7 @@ from tokenizers import Tokenizer
 from engine_adapters.base import Capabilities, EngineAdapter, Event, GenerateRequest, Health, Tier, Usage
 from engine_adapters.embedded.model_family import ModelFamily
 from engine_adapters.embedded.models.chat_template import chat_template_text
+from engine_adapters.embedded.output.pipeline import OutputPipeline
 from engine_adapters.errors import (
     EngineError,
     EngineFailureError,
@@ -21,7 +22,7 @@ from engine_adapters.errors import (
 from engine_adapters.remote.sglang import tiers_of
 from engine_adapters.sglang_process.child import Child
 from engine_adapters.sglang_process.config import SGLangConfig
-from engine_adapters.sglang_process.native import NativeStream, native_request
+from engine_adapters.sglang_process.native import events_of, native_request
 
 log = logging.getLogger("kvgate.sglang")
 
@@ -73,9 +74,9 @@ class SGLangProcess(EngineAdapter):
         self._running += 1
         ended = False
         try:
-            async with aclosing(child.stream("generate", {"request": asked})) as events:
-                async for event in self._events(request, events):
-                    yield event
+            async with aclosing(child.stream("generate", {"request": asked})) as native:
+                async for event in events_of(request, self._pipelines(request), native):
+                    yield self._count(event) if isinstance(event, Usage) else event
             ended = True
         except EngineError:
             self._counted["failed_requests"] += 1
@@ -86,20 +87,8 @@ class SGLangProcess(EngineAdapter):
             if not ended:
                 child.abort(request.request_id)
 
-    async def _events(
-        self, request: GenerateRequest, native: AsyncIterator[Mapping[str, object]]
-    ) -> AsyncIterator[Event]:
-        stream = NativeStream(request)
-        pipelines = [self._family.pipeline(request, index) for index in range(request.sampling.n)]
-        async for each in native:
-            piece = stream.read(each)
-            pipeline = pipelines[piece.index]
-            events = pipeline.push(piece.text, piece.logprobs)
-            if piece.finish is not None:
-                events += pipeline.finish(piece.finish, piece.stop)
-            for event in events:
-                yield event
-        yield self._count(stream.usage())
+    def _pipelines(self, request: GenerateRequest) -> list[OutputPipeline]:
+        return [self._family.pipeline(request, index) for index in range(request.sampling.n)]
 
     def _count(self, usage: Usage) -> Usage:
         counted = self._counted

@@ -1,10 +1,11 @@
 """SGLang's native form of a request and of its answers: what `/generate` and `sglang.Engine` both speak."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from engine_adapters.base import (
+    Event,
     FinishReason,
     GenerateRequest,
     GrammarSpec,
@@ -12,6 +13,7 @@ from engine_adapters.base import (
     TokenLogprob,
     Usage,
 )
+from engine_adapters.embedded.output.pipeline import OutputPipeline
 from engine_adapters.errors import (
     ContextLengthError,
     EngineError,
@@ -178,6 +180,24 @@ def _new_logprobs(seen: _Seen, event: Mapping[str, Any], meta: Mapping[str, Any]
     top = meta.get("output_top_logprobs") or [()] * len(tokens)
     seen.logprobs = first + len(tokens)
     return tuple(_logprob(each, most) for each, most in zip(tokens[start:], top[start:], strict=False))
+
+
+async def events_of(
+    request: GenerateRequest,
+    pipelines: Sequence[OutputPipeline],
+    native: AsyncIterator[Mapping[str, Any]],
+) -> AsyncIterator[Event]:
+    """The events a client gets of what SGLang says; `pipelines`: fresh, one a choice."""
+    stream = NativeStream(request)
+    async for each in native:
+        piece = stream.read(each)
+        pipeline = pipelines[piece.index]
+        events = pipeline.push(piece.text, piece.logprobs)
+        if piece.finish is not None:
+            events += pipeline.finish(piece.finish, piece.stop)
+        for event in events:
+            yield event
+    yield stream.usage()
 
 
 def held_back(text: str, stops: Sequence[str]) -> int:

@@ -1,10 +1,11 @@
-"""Records exchanges with real engines for `tests/data/exchanges`: `python -m tests.engines.record vllm sglang`.
+"""Records exchanges with real engines for `tests/data/exchanges`: `python -m tests.engines.record [NAME...]`.
 
 Each engine is started with its flags and without them; every fact in `<engine>_facts.py` runs through a proxy that
 keeps requests, answers with their chunks, and metrics before and after. A fact that does not hold stops the recording.
 """
 
 import asyncio
+import base64
 import json
 import os
 import sys
@@ -14,18 +15,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import zmq
+import zmq.asyncio
+
 from engine_adapters.embedded.models import cache_dir, resolve_model
 from engine_adapters.remote.http_engine import HttpEngine
 from engine_adapters.remote.sglang import SGLangEngine
 from engine_adapters.remote.vllm import VllmEngine
 from tests.engines import sglang_facts, vllm_facts
+from tests.engines.asking import ask, prompt_ids
 from tests.engines.running import EngineCommand, running, sglang, vllm
-from tests.exchanges import Exchange, Recorder, Recording, served
+from tests.exchanges import FOLDER, Exchange, Recorder, Recording, served
 
 VLLM_FLAGS = ("--enable-prefix-caching", "--enable-prompt-tokens-details")
 VLLM_BARE = ("--no-enable-prefix-caching",)
 SGLANG_FLAGS = ("--enable-cache-report", "--enable-metrics")
-SGLANG_BARE = ("--disable-radix-cache",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +65,47 @@ SESSIONS = (
         SGLangEngine,
         sglang_facts.FACTS,
     ),
-    Session("sglang_bare", lambda _: sglang(*SGLANG_BARE), SGLangEngine, sglang_facts.BARE_FACTS),
+    Session("sglang_bare", lambda _: sglang(), SGLangEngine, sglang_facts.BARE_FACTS),
 )
+
+
+EVENTS = {"vllm_events": SESSIONS[0], "sglang_events": SESSIONS[2]}
+
+
+def record_events(name: str, session: Session, model: Path) -> None:
+    """What the engine publishes of its cache while it serves one prompt plain, once under a salt, and forgets both."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = session.command(Path(folder))
+        with running(command, model, Path(folder, "log")) as url:
+            recorded = asyncio.run(_published(session, url, f"ipc://{folder}/events"))
+    (FOLDER / f"{name}.json").write_text(json.dumps(recorded) + "\n")
+
+
+async def _published(session: Session, url: str, endpoint: str) -> dict[str, Any]:
+    engine = session.adapter("recorded", url)
+    prompt, after = prompt_ids(40, 300), prompt_ids(41, 140)
+    batches: list[dict[str, Any]] = []
+    with zmq.asyncio.Context() as context, context.socket(zmq.SUB) as socket:
+        socket.connect(endpoint)
+        socket.subscribe(b"kv")
+        await asyncio.sleep(1)  # subscriptions travel
+        await ask(engine, prompt)
+        await ask(engine, prompt, salt="tenant a")
+        await engine.flush()
+        await ask(engine, after)  # vLLM tells of a flush with the next batch
+        while await socket.poll(2000):
+            _, number, payload = await socket.recv_multipart()
+            seq = int.from_bytes(number, "big")
+            batches.append({"seq": seq, "payload": base64.b64encode(payload).decode()})
+    found = await engine.detect()
+    await engine.aclose()
+    return {
+        "engine": session.name,
+        "version": found.version,
+        "block_size": found.block_size,
+        "prompt": prompt,
+        "batches": batches,
+    }
 
 
 def record(session: Session, model: Path) -> None:
@@ -102,7 +145,10 @@ def main(names: Sequence[str]) -> None:
     for session in SESSIONS:
         if session.name in names:
             record(session, model)
+    for name, session in EVENTS.items():
+        if name in names:
+            record_events(name, session, model)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:] or [session.name for session in SESSIONS])
+    main(sys.argv[1:] or [*(session.name for session in SESSIONS), *EVENTS])

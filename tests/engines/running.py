@@ -44,7 +44,9 @@ def engine_python(name: str, variable: str) -> Path:
     return Path(os.environ.get(variable) or Path(cache, "engines", name, "bin", "python"))
 
 
-def vllm(*flags: str, events: str | None = None, dev: bool = True) -> EngineCommand:
+def vllm(
+    *flags: str, events: str | None = None, dev: bool = True, environ: Mapping[str, str] | None = None
+) -> EngineCommand:
     args = ["-m", "vllm.entrypoints.cli.main", "serve", "{model}", "--host", "127.0.0.1", "--port", "{port}"]
     args += [
         "--served-model-name",
@@ -57,10 +59,8 @@ def vllm(*flags: str, events: str | None = None, dev: bool = True) -> EngineComm
     ]
     if events is not None:
         args += ["--kv-events-config", events]
-    environ = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_SERVER_DEV_MODE": str(int(dev))}
-    return EngineCommand(
-        "vLLM", engine_python("vllm", "KVGATE_VLLM_PYTHON"), [*args, *flags], "vllm.sh", environ
-    )
+    own = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_SERVER_DEV_MODE": str(int(dev)), **(environ or {})}
+    return EngineCommand("vLLM", engine_python("vllm", "KVGATE_VLLM_PYTHON"), [*args, *flags], "vllm.sh", own)
 
 
 def sglang(*flags: str, events: str | None = None) -> EngineCommand:
@@ -90,7 +90,8 @@ SGLANG_ON_A_CPU = (
 @contextmanager
 def running(command: EngineCommand, model: Path, log: Path) -> Iterator[str]:
     """The engine's address once it takes requests; it and all it started have ended afterwards."""
-    port = _free_port()
+    command.require()
+    port = free_port()
     args = [arg.replace("{port}", str(port)).replace("{model}", str(model)) for arg in command.args]
     with log.open("wb") as out:
         process = subprocess.Popen(
@@ -103,19 +104,19 @@ def running(command: EngineCommand, model: Path, log: Path) -> Iterator[str]:
         )
     try:
         url = f"http://127.0.0.1:{port}"
-        _wait_until_ready(command.name, process, url, log)
+        wait_until_ready(command.name, process, url, log)
         yield url
     finally:
-        _end(process)
+        end(process)
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         return int(found.getsockname()[1])
 
 
-def _wait_until_ready(name: str, process: subprocess.Popen[bytes], url: str, log: Path) -> None:
+def wait_until_ready(name: str, process: subprocess.Popen[bytes], url: str, log: Path) -> None:
     end = time.monotonic() + _READY_S
     while time.monotonic() < end:
         if process.poll() is not None:
@@ -128,7 +129,7 @@ def _wait_until_ready(name: str, process: subprocess.Popen[bytes], url: str, log
     raise RuntimeError(f"{name} did not start:\n{log.read_text(errors='replace')[-4000:]}")
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def end(process: subprocess.Popen[bytes]) -> None:
     """Ask the whole group to end, then make it."""
     with suppress(ProcessLookupError, subprocess.TimeoutExpired):
         os.killpg(process.pid, signal.SIGTERM)

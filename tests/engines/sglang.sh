@@ -27,11 +27,13 @@ install orjson fastapi uvicorn uvloop pyzmq msgspec prometheus-client psutil pyb
     setproctitle aiohttp einops partial_json_parser pillow interegular openai==2.8.0 openai-harmony==0.0.4 tiktoken \
     zstandard xxhash watchfiles 'llguidance<2' scipy blobfile==3.0.0 distro easydict nvidia-ml-py py-spy \
     python-dateutil triton IPython xgrammar==0.2.7 compressed-tensors==0.18.0 soundfile apache-tvm-ffi==0.1.11 \
-    anthropic numba==0.65.1 ninja mistral_common dill datasets
+    anthropic numba==0.65.1 ninja mistral_common dill datasets gguf sentencepiece
 install --no-deps torchvision==0.28.0 outlines==0.1.11 timm==1.0.25
 
 # The GPU kernels' package has no build for a CPU: a stand-in whose operations raise when they are called.
-: "$python" "$(dirname "$0")/sglang_without_gpu.py"
+"$python" "$(dirname "$0")/sglang_without_gpu.py"
 
+"$python" -c 'import sglang.srt.entrypoints.http_server, sglang.srt.managers.scheduler' 2>/dev/null || {
+  echo "SGLang cannot be imported; \"$python -c 'import sglang.srt.entrypoints.http_server'\" says why" >&2; exit 1; }
 touch "$ready"
 echo "SGLang is ready: KVGATE_SGLANG_SERVER_PYTHON=$python"

@@ -1,7 +1,14 @@
 """What holds of SGLang, as the adapter sees it. Run against the real server, and against recordings of it."""
 
-from engine_adapters.remote.sglang import METRICS_FLAG, RADIX_FLAG, REPORT_FLAG, SGLangEngine
+import numpy as np
+import pytest
+
+from engine_adapters.base import Event, Finished, GenerateRequest, SamplingParams, TextDelta, Usage
+from engine_adapters.errors import ContextLengthError, InvalidRequestError
+from engine_adapters.remote.sglang import METRICS_FLAG, REPORT_FLAG, SGLangEngine
+from engine_adapters.remote.sglang_generate import SGLangGenerate
 from tests.engines.asking import ask, prompt_ids
+from tests.engines.running import MODEL_NAME
 
 
 async def detection_finds_what_the_engine_is_and_can(engine: SGLangEngine) -> None:
@@ -122,6 +129,65 @@ async def a_flush_makes_everything_new(engine: SGLangEngine) -> None:
     assert (await ask(engine, prompt)).account.reuse.reused == 0
 
 
+async def natively(
+    engine: SGLangGenerate, prompt: list[int], scope: str = "a", rid: str = "r", **sampling: object
+) -> list[Event]:
+    """The events of one native request of a few tokens; ids of requests are recorded, so they are given."""
+    params = SamplingParams(**{"temperature": 0.0, "max_tokens": 3, **sampling})
+    ids = np.array(prompt, dtype=np.int32)
+    request = GenerateRequest(rid, "completions", MODEL_NAME, ids, params, scope=scope)
+    return [event async for event in engine.generate(request)]
+
+
+async def natively_scopes_share_nothing_and_tiers_are_told(engine: SGLangEngine) -> None:
+    native = await SGLangGenerate.open(engine)
+    prompt = prompt_ids(13, 300)
+    for scope, tiers in (("a", None), ("b", None), ("b", {"device": 299, "host": 0})):
+        usage = (await natively(native, prompt, scope))[-1]
+        assert isinstance(usage, Usage)
+        assert usage.reuse.by_tier == tiers
+        assert usage.reuse.source == "meta_info.cached_tokens"
+        assert (usage.prompt_tokens, usage.completion_tokens) == (300, 3)
+
+
+async def natively_no_part_of_a_stop_string_comes_out(engine: SGLangEngine) -> None:
+    native = await SGLangGenerate.open(engine)
+    prompt = prompt_ids(14, 50)
+    whole = text_of(await natively(native, prompt, max_tokens=12))
+    stop = whole[4:7]
+    events = await natively(native, prompt, max_tokens=12, stop=(stop,))
+    assert text_of(events) == whole[: whole.index(stop)]
+    assert Finished(0, "stop", stop) in events
+
+
+async def natively_several_answers_have_their_own_log_probabilities(engine: SGLangEngine) -> None:
+    native = await SGLangGenerate.open(engine)
+    events = await natively(native, prompt_ids(15, 50), n=2, logprobs=2)
+    for index in (0, 1):
+        deltas = [event for event in events if isinstance(event, TextDelta) and event.index == index]
+        assert len([one for delta in deltas for one in delta.logprobs]) == 3
+        assert all(len(one.top) == 2 for delta in deltas for one in delta.logprobs)
+    assert events[-1].completion_tokens == 6
+
+
+async def natively_what_it_refuses_is_an_invalid_request(engine: SGLangEngine) -> None:
+    native = await SGLangGenerate.open(engine)
+    with pytest.raises(InvalidRequestError, match="top_p"):
+        await natively(native, prompt_ids(16, 20), top_p=-1.0)
+    with pytest.raises(ContextLengthError):
+        await natively(native, prompt_ids(17, 8192))
+
+
+async def it_tokenizes_without_special_tokens(engine: SGLangEngine) -> None:
+    native = await SGLangGenerate.open(engine)
+    ids = (await native.tokenize("Hello, world")).tolist()
+    assert ids == [19556, 28, 905]
+
+
+def text_of(events: list[Event]) -> str:
+    return "".join(event.text for event in events if isinstance(event, TextDelta))
+
+
 FACTS = (
     detection_finds_what_the_engine_is_and_can,
     a_full_hit_is_all_but_the_last_token,
@@ -136,25 +202,45 @@ FACTS = (
     chat_goes_through_as_it_is,
     its_errors_are_flat_and_come_back_with_their_status,
     a_flush_makes_everything_new,
+    natively_scopes_share_nothing_and_tiers_are_told,
+    natively_no_part_of_a_stop_string_comes_out,
+    natively_several_answers_have_their_own_log_probabilities,
+    natively_what_it_refuses_is_an_invalid_request,
+    it_tokenizes_without_special_tokens,
 )
 
 
 async def without_its_flags_they_are_named(engine: SGLangEngine) -> None:
     found = await engine.detect()
     assert found.reports_reuse is False
-    assert found.missing == (RADIX_FLAG, REPORT_FLAG, METRICS_FLAG)
+    assert found.missing == (REPORT_FLAG, METRICS_FLAG)
     assert found.kv_events is False
 
 
-async def without_the_flag_nothing_is_reported_and_that_is_not_zero(engine: SGLangEngine) -> None:
+async def without_the_flag_a_miss_is_not_reported_and_a_hit_only_by_its_tiers(engine: SGLangEngine) -> None:
     prompt = prompt_ids(20, 300)
-    for stream in (False, False, True):
+    first = (await ask(engine, prompt)).account.reuse
+    assert (first.prompt, first.reused, first.status) == (300, None, "not_reported")
+    for stream in (False, True):
         answer = await ask(engine, prompt, stream=stream)
-        assert (answer.account.reuse.reused, answer.account.reuse.status) == (None, "not_reported")
-        assert answer.account.reuse.prompt == 300
+        assert b"cached_tokens" not in answer.body
+        assert (answer.account.reuse.prompt, answer.account.reuse.reused) == (300, 299)
+        assert answer.account.reuse.by_tier == {"device": 299, "host": 0}
+        assert answer.account.reuse.source == "sglext.cached_tokens_details"
+
+
+async def natively_it_reports_whatever_its_flags(engine: SGLangEngine) -> None:
+    native = await SGLangGenerate.open(engine)
+    assert native.capabilities().reports_reuse is True
+    prompt = prompt_ids(21, 300)
+    for reused in (0, 299):
+        usage = (await natively(native, prompt))[-1]
+        assert isinstance(usage, Usage)
+        assert (usage.reuse.prompt, usage.reuse.reused, usage.reuse.status) == (300, reused, "reported")
 
 
 BARE_FACTS = (
     without_its_flags_they_are_named,
-    without_the_flag_nothing_is_reported_and_that_is_not_zero,
+    without_the_flag_a_miss_is_not_reported_and_a_hit_only_by_its_tiers,
+    natively_it_reports_whatever_its_flags,
 )

@@ -1,6 +1,8 @@
 """KV events of both engines are read in every form they come in, and no batch is missed in silence."""
 
 import asyncio
+import base64
+import json
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
@@ -22,6 +24,7 @@ from engine_adapters.remote.kv_events import (
     Missed,
     decode_batch,
 )
+from tests.exchanges import FOLDER
 
 encode = msgspec.msgpack.encode
 
@@ -86,6 +89,23 @@ def test_a_salt_among_vllm_s_extra_keys_is_found(extra: list, lora: str | None, 
 def test_whatever_comes_is_a_batch_or_malformed(payload: bytes):
     with suppress(MalformedEventsError):
         assert decode_batch(0, payload).seq == 0
+
+
+@pytest.mark.parametrize("name", ["vllm_events", "sglang_events"])
+def test_what_the_real_engines_published_is_read(name: str):
+    recorded = json.loads((FOLDER / f"{name}.json").read_text())
+    batches = [decode_batch(each["seq"], base64.b64decode(each["payload"])) for each in recorded["batches"]]
+    events = [event for batch in batches for event in batch.events]
+    assert sum(batch.unknown for batch in batches) == 0
+    stored = [event for event in events if isinstance(event, BlocksStored)]
+    for event in stored:
+        assert event.block_size == recorded["block_size"]
+        assert len(event.token_ids) == len(event.hashes) * event.block_size
+        assert event.tier == "device"
+    plain, salted = (next(event for event in stored if event.salt == salt) for salt in (None, "tenant a"))
+    assert plain.token_ids[:128] == salted.token_ids[:128] == tuple(recorded["prompt"][:128])
+    assert set(plain.hashes).isdisjoint(salted.hashes)
+    assert any(isinstance(event, AllCleared) for event in events)
 
 
 class Publisher:
