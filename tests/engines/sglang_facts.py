@@ -130,9 +130,12 @@ async def a_flush_makes_everything_new(engine: SGLangEngine) -> None:
 
 
 async def natively(
-    engine: SGLangGenerate, prompt: list[int], scope: str = "a", rid: str = "r", **sampling: object
+    engine: SGLangGenerate, prompt: list[int], rid: str, scope: str = "a", **sampling: object
 ) -> list[Event]:
-    """The events of one native request of a few tokens; ids of requests are recorded, so they are given."""
+    """The events of one native request of a few tokens.
+
+    `rid` is recorded, and no other request has it: two seconds after a stream the server aborts what has its id.
+    """
     params = SamplingParams(**{"temperature": 0.0, "max_tokens": 3, **sampling})
     ids = np.array(prompt, dtype=np.int32)
     request = GenerateRequest(rid, "completions", MODEL_NAME, ids, params, scope=scope)
@@ -142,8 +145,9 @@ async def natively(
 async def natively_scopes_share_nothing_and_tiers_are_told(engine: SGLangEngine) -> None:
     native = await SGLangGenerate.open(engine)
     prompt = prompt_ids(13, 300)
-    for scope, tiers in (("a", None), ("b", None), ("b", {"device": 299, "host": 0})):
-        usage = (await natively(native, prompt, scope))[-1]
+    hit = {"device": 299, "host": 0}
+    for rid, scope, tiers in (("scope-1", "a", None), ("scope-2", "b", None), ("scope-3", "b", hit)):
+        usage = (await natively(native, prompt, rid, scope))[-1]
         assert isinstance(usage, Usage)
         assert usage.reuse.by_tier == tiers
         assert usage.reuse.source == "meta_info.cached_tokens"
@@ -153,16 +157,16 @@ async def natively_scopes_share_nothing_and_tiers_are_told(engine: SGLangEngine)
 async def natively_no_part_of_a_stop_string_comes_out(engine: SGLangEngine) -> None:
     native = await SGLangGenerate.open(engine)
     prompt = prompt_ids(14, 50)
-    whole = text_of(await natively(native, prompt, max_tokens=12))
+    whole = text_of(await natively(native, prompt, "stop-1", max_tokens=12))
     stop = whole[4:7]
-    events = await natively(native, prompt, max_tokens=12, stop=(stop,))
+    events = await natively(native, prompt, "stop-2", max_tokens=12, stop=(stop,))
     assert text_of(events) == whole[: whole.index(stop)]
     assert Finished(0, "stop", stop) in events
 
 
 async def natively_several_answers_have_their_own_log_probabilities(engine: SGLangEngine) -> None:
     native = await SGLangGenerate.open(engine)
-    events = await natively(native, prompt_ids(15, 50), n=2, logprobs=2)
+    events = await natively(native, prompt_ids(15, 50), "several", n=2, logprobs=2)
     for index in (0, 1):
         deltas = [event for event in events if isinstance(event, TextDelta) and event.index == index]
         assert len([one for delta in deltas for one in delta.logprobs]) == 3
@@ -173,9 +177,9 @@ async def natively_several_answers_have_their_own_log_probabilities(engine: SGLa
 async def natively_what_it_refuses_is_an_invalid_request(engine: SGLangEngine) -> None:
     native = await SGLangGenerate.open(engine)
     with pytest.raises(InvalidRequestError, match="top_p"):
-        await natively(native, prompt_ids(16, 20), top_p=-1.0)
+        await natively(native, prompt_ids(16, 20), "refused", top_p=-1.0)
     with pytest.raises(ContextLengthError):
-        await natively(native, prompt_ids(17, 8192))
+        await natively(native, prompt_ids(17, 8192), "long")
 
 
 async def it_tokenizes_without_special_tokens(engine: SGLangEngine) -> None:
@@ -233,8 +237,8 @@ async def natively_it_reports_whatever_its_flags(engine: SGLangEngine) -> None:
     native = await SGLangGenerate.open(engine)
     assert native.capabilities().reports_reuse is True
     prompt = prompt_ids(21, 300)
-    for reused in (0, 299):
-        usage = (await natively(native, prompt))[-1]
+    for rid, reused in (("bare-1", 0), ("bare-2", 299)):
+        usage = (await natively(native, prompt, rid))[-1]
         assert isinstance(usage, Usage)
         assert (usage.reuse.prompt, usage.reuse.reused, usage.reuse.status) == (300, reused, "reported")
 

@@ -30,6 +30,7 @@ def lmcache_server(folder: Path) -> Iterator[int]:
     second = json.dumps({"type": "fs", "base_path": str(folder / "kv")})
     args = ["server", "--host", "127.0.0.1", "--port", str(port), "--http-host", "127.0.0.1"]
     args += ["--http-port", str(http), "--l1-size-gb", "1", "--chunk-size", str(CHUNK)]
+    args += ["--eviction-policy", "LRU"]
     args += ["--supported-transfer-mode", "engine_driven", "--l2-adapter", second]
     log = folder / "lmcache.log"
     with log.open("wb") as out:
