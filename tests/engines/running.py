@@ -116,13 +116,15 @@ def free_port() -> int:
         return int(found.getsockname()[1])
 
 
-def wait_until_ready(name: str, process: subprocess.Popen[bytes], url: str, log: Path) -> None:
+def wait_until_ready(
+    name: str, process: subprocess.Popen[bytes], url: str, log: Path, path: str = "/health"
+) -> None:
     end = time.monotonic() + _READY_S
     while time.monotonic() < end:
         if process.poll() is not None:
             break
         try:
-            with urllib.request.urlopen(f"{url}/health", timeout=10):
+            with urllib.request.urlopen(f"{url}{path}", timeout=10):
                 return
         except (urllib.error.URLError, OSError):
             time.sleep(1)

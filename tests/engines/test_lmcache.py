@@ -42,7 +42,7 @@ def lmcache_server(folder: Path) -> Iterator[int]:
             start_new_session=True,
         )
     try:
-        wait_until_ready("LMCache", process, f"http://127.0.0.1:{http}", log)
+        wait_until_ready("LMCache", process, f"http://127.0.0.1:{http}", log, "/healthcheck")
         yield port
     finally:
         end(process)
