@@ -29,7 +29,7 @@ class RequestFacts:
     input_tokens: int | None
     output_tokens: int | None
     reuse: ReuseReport | None
-    reuse_class: ReuseClass | None  # None: no engine worked on it
+    reuse_class: ReuseClass | None  # None: it was not answered
     canon: CanonTold | None
     error: str | None = None  # its kind; None: it went well
 
@@ -76,7 +76,8 @@ class FactsMaker:
         route = record.route
         if route is None:
             return None
-        reuse, worked = record.reuse, record.stages.sent is not None and record.outcome != "refused"
+        reuse, status = record.reuse, record.status or 0
+        worked = record.stages.sent is not None and 0 < status < 400  # else nobody was served, warm or cold
         prompt = record.prompt_tokens if reuse is None or reuse.prompt is None else reuse.prompt
         return RequestFacts(
             route=route,
@@ -84,7 +85,7 @@ class FactsMaker:
             # What a client asks for is its own text; a model that has an engine is the operator's.
             model=OTHER if record.engine is None else self._models(record.model or OTHER),
             engine="none" if record.engine is None else self._engines(record.engine),
-            status=record.status or 0,
+            status=status,
             outcome=record.outcome,
             duration_s=ended - record.started,
             ttft_s=record.ttft_s,

@@ -118,8 +118,22 @@ def test_failures_are_counted_as_what_they_are(fresh: Running) -> None:
     seen = scrape(fresh.http)
     assert seen.value("kvgate_requests_total", status="500", outcome="failed", kvgate_engine="embedded") == 1
     assert seen.value("kvgate_requests_total", status="400", outcome="refused") == 2
-    assert seen.labels(BY_REUSE, "kvgate_reuse_class") == {"not_reported": 1}
+    assert seen.all(BY_REUSE) == []
     assert seen.all(f"{TTFT}_count") == []
+
+
+def test_a_stream_that_breaks_before_its_usage_is_one_without_a_report(fresh: Running) -> None:
+    async def breaking(_: GenerateRequest) -> AsyncIterator[Event]:
+        yield TextDelta(0, "a")
+        raise EngineFailureError("broken")
+
+    fresh.engine.script = breaking
+    with pytest.raises(httpx.RemoteProtocolError):
+        chat(fresh, stream=True)
+    seen = scrape(fresh.http)
+    assert seen.value("kvgate_requests_total", status="200", outcome="aborted") == 1
+    assert seen.labels(BY_REUSE, "kvgate_reuse_class") == {"not_reported": 1}
+    assert seen.all(OUTPUT) == []
 
 
 def test_what_clients_call_a_model_is_no_label_unless_it_is_served(fresh: Running) -> None:
