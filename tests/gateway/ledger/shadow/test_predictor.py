@@ -100,9 +100,8 @@ def test_what_is_past_the_engines_kv_is_not_expected() -> None:
 
 def test_what_is_used_again_and_again_is_not_forgotten() -> None:
     predictor = ShadowPredictor(ShadowSettings(capacity_tokens={"e": 640}))
-    for other in range(100, 200):
-        predictor.expect(sent({"prompt": "x"}, tokens=tokens(1, other), block_size=16))
-    assert predictor.expect(sent({"prompt": "x"}, tokens=tokens(1, 9), block_size=16)).predicted == 32
+    requests = [sent({"prompt": "x"}, tokens=tokens(1, other), block_size=16) for other in range(100, 200)]
+    assert [predictor.expect(each).predicted for each in requests] == [0] + [32] * 99
 
 
 def test_several_prompts_in_one_request_are_not_predicted() -> None:
