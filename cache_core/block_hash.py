@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from cache_core.identity import digest_of
 from cache_core.tokens import TOKEN_BYTES, Tokens, as_bytes
 
-HASH_BYTES = 32
 _ROOT = "kvgate chain root 1"
 _MEDIUM = struct.Struct("<II")  # offset in the block, bytes of the hash
 

@@ -58,6 +58,14 @@ class Climb:
         self._ways.host.touch([self._headers[place].key for place in np.flatnonzero(there).tolist()])
         self._go_on(list(self._ways.colder))
 
+    def promote(self, priority: Priority) -> None:
+        """It is more urgent from now on."""
+        with self._lock:
+            self._priority = min(self._priority, priority)
+            transfer = self._transfer
+        if transfer is not None:
+            transfer.promote(priority)
+
     def arrived(self) -> int:
         """How many leading blocks are in the host, or will be as soon as it has ended. From any thread."""
         with self._lock:
@@ -120,7 +128,8 @@ class Climb:
             return None
         with self._lock:
             self._transfer, self._coming, self._places = transfer, job, places
-            unwanted = self._cancelled or self._enough
+            unwanted, priority = self._cancelled or self._enough, self._priority
+        transfer.promote(priority)
         if unwanted:
             transfer.cancel(0.0)
         return transfer

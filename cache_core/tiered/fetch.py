@@ -63,6 +63,7 @@ class Fetch:
         self._users = 0  # requests that wait for it
         self._phase = _Phase.CLIMBING
         self._given_up = False
+        self._priority = Priority.WRITE_BACK  # until it starts
         self._climb: Climb | None = None
         self._transfer: Transfer | None = None
 
@@ -118,11 +119,22 @@ class Fetch:
         found = Counter(self.sources[:blocks])
         return Counter({tier: count * self._block_size for tier, count in found.items()})
 
+    def promote(self, priority: Priority) -> None:
+        """Somebody who is more urgent needs it, too. Before or after its start."""
+        with self._lock:
+            self._priority = min(self._priority, priority)
+            climb, transfer = self._climb, self._transfer
+        if climb is not None:
+            climb.promote(priority)
+        if transfer is not None:
+            transfer.promote(priority)
+
     def start(self, ways: Ways, priority: Priority) -> None:
         """Begin. What does not fit into the host at once comes up in pieces that do."""
+        self.promote(priority)
         room = ways.host.num_blocks
         self._piece = len(self.headers) if len(self.headers) <= room else max(room // 2, 1)
-        self._climb_next(ways, priority)
+        self._climb_next(ways)
 
     def give_up(self) -> bool:
         """Nobody waits for it any more; False: it is over already.
@@ -146,7 +158,7 @@ class Fetch:
             transfer.cancel(0.0)
         return True
 
-    def _climb_next(self, ways: Ways, priority: Priority) -> None:
+    def _climb_next(self, ways: Ways) -> None:
         """First what lies below the host comes up to it, then that piece goes to the device."""
         first = self._loaded_blocks
         part = slice(first, min(first + self._piece, len(self.headers)))
@@ -154,20 +166,21 @@ class Fetch:
             ways,
             self.headers[part],
             self.sources[part],
-            priority,
+            self._priority,
             self.deadline,
-            lambda: self._load(ways, priority, part),
+            lambda: self._load(ways, part),
         )
         with self._lock:
             given_up = self._given_up
             if not given_up:
                 self._phase, self._climb = _Phase.CLIMBING, climb
+                climb.promote(self._priority)
         if given_up:
             self._end()
         else:
             climb.start()
 
-    def _load(self, ways: Ways, priority: Priority, part: slice) -> None:
+    def _load(self, ways: Ways, part: slice) -> None:
         with self._lock:
             if self._phase is not _Phase.CLIMBING:
                 return
@@ -175,7 +188,7 @@ class Fetch:
         try:
             blocks = self.lease.blocks[self.first :][part]
             job = HostToDevice(ways.host, ways.device, self.headers[part], blocks, ways.up)
-            transfer = ways.engine.submit(job, priority, self.deadline)
+            transfer = ways.engine.submit(job, self._priority, self.deadline)
         except TransferRefusedError:
             self._end()
             return
@@ -184,12 +197,11 @@ class Fetch:
             self._end()
             return
         with self._lock:
-            self._transfer, given_up = transfer, self._given_up
+            self._transfer, given_up, priority = transfer, self._given_up, self._priority
+        transfer.promote(priority)
         if given_up:
             transfer.cancel(0.0)
-        transfer.when_ended(
-            lambda _: self._loaded(transfer, job.count, part, lambda: self._climb_next(ways, priority))
-        )
+        transfer.when_ended(lambda _: self._loaded(transfer, job.count, part, lambda: self._climb_next(ways)))
 
     def _loaded(self, transfer: Transfer, count: int, part: slice, go_on: Callable[[], None]) -> None:
         try:

@@ -92,11 +92,11 @@ class Prefetcher:
             return Answer(matched)
         coming = self._cache.computing(tokens, scope)
         if coming is not None and coming.shared >= limit:
-            return self._of_another(coming)
+            return self._of_another(coming, priority)
         headers, sources = self._find(tokens[:limit], scope, matched, inquiry)
         size = self._cache.block_size
         if coming is not None and coming.shared >= matched + len(sources) * size:
-            return self._of_another(coming)  # waiting for it brings as much
+            return self._of_another(coming, priority)  # waiting for it brings as much
         if not sources or not inquiry.goes_on():
             return Answer(matched)
         began = self._ways.engine.clock.now()
@@ -172,11 +172,12 @@ class Prefetcher:
         else:
             fetch.give_up()
 
-    def _of_another(self, coming: InFlight) -> Answer:
+    def _of_another(self, coming: InFlight, priority: Priority) -> Answer:
         """Another request brings or computes as much."""
         fetch = self._fetches.with_lease(coming.owner)
         if fetch is None or not fetch.share():
             return Answer(coming.shared)
+        fetch.promote(priority)
         return Answer(coming.shared, fetch, coming.shared, own=False)
 
     def _find(

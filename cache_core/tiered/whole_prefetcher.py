@@ -151,7 +151,7 @@ class WholePrefetcher(Prefetcher):
             return Answer(length)
         coming = self._cache.computing(tokens, scope)
         if coming is not None and coming.shared >= length:
-            return self._of_another(coming)
+            return self._of_another(coming, priority)
         headers, sources = found.headers(found.ready, end), list(found.sources[found.ready : end])
         fetch = self._prepare(tokens, scope, headers, sources, over, whole=True)
         if fetch is None:

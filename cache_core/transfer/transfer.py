@@ -75,14 +75,6 @@ class Transfer:
         """Whether no piece of it is at work. Under the link's lock."""
         return self.issued == self.completed
 
-    def layers_ready(self) -> int:
-        """How many leading layers are there."""
-        ends = self.job.layer_ends
-        with self._condition:
-            if self.outcome == "done" or self.stopping is not None:
-                return len(ends) if self.outcome == "done" else 0
-            return sum(1 for end in ends if end <= self.completed)
-
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until all bytes are there; False: it ended otherwise, or the time or its deadline has passed."""
         return self._wait(_NEVER, timeout)

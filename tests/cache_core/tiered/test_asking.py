@@ -4,12 +4,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Event
+from typing import Any
 
 import numpy as np
 import pytest
 
 from cache_core.tiered import Ask, TieringOptions
 from cache_core.tiers.base import Mask
+from cache_core.transfer import Priority
 from tests.cache_core.tiered.faulty_files import FaultyFiles
 from tests.cache_core.tiered.world import BLOCK, World, until, world
 
@@ -186,3 +188,40 @@ def test_a_lookup_that_breaks_is_an_answer(tmp_path: Path, monkeypatch: pytest.M
         ask = asked(it)
         until(lambda: not ask.waits)
         assert it.cache.match(IDS) == 5 * BLOCK
+
+
+@pytest.mark.parametrize("while_it_climbs", [True, False])
+def test_what_was_fetched_ahead_is_urgent_once_a_request_waits_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, while_it_climbs: bool
+) -> None:
+    filled(tmp_path)
+    files, reached, go = FaultyFiles(), Event(), Event()
+    with world(tmp_path, files=files, options=SLOW) as it:
+        write = it.device.write_blocks
+
+        def slowly(*args: Any) -> None:
+            reached.set()
+            go.wait(20)
+            write(*args)
+
+        monkeypatch.setattr(it.device, "write_blocks", slowly)
+        files.hang_reads = while_it_climbs
+        fetch = it.tiers.prefetch(IDS, priority=Priority.PREFETCH)
+        assert fetch is not None
+        assert (files.hanging if while_it_climbs else reached).wait(20)
+        assert _moving(it) == [Priority.PREFETCH]
+        ask = asked(it)
+        until(lambda: ask.answer is not None)
+        assert _moving(it) == [Priority.WAITING]
+        files.release.set()
+        assert reached.wait(20)
+        assert _moving(it) == [Priority.WAITING]
+        go.set()
+        it.settle()
+        ask.cancel()
+        assert it.cache.match(IDS) == 5 * BLOCK
+
+
+def _moving(it: World) -> list[Priority]:
+    """How urgent what moves is."""
+    return [transfer.priority for link in it.tiers._engine._links.values() for transfer in link._live]

@@ -10,6 +10,7 @@ import pytest
 
 from cache_core.tiered import TieringOptions
 from cache_core.tiered.fetch import Fetch
+from cache_core.tiered.ways import Ways
 from cache_core.tiers.base import Tier
 from cache_core.tiers.errors import PurgeFailedError
 from cache_core.tiers.host import HostTier
@@ -423,12 +424,12 @@ def test_a_fetch_in_pieces_that_is_given_up_between_two_begins_no_more(
     files = FaultyFiles()
     go_on, calls = Fetch._climb_next, list[Fetch]()
 
-    def given_up(fetch: Fetch, *ways: Any) -> None:
+    def given_up(fetch: Fetch, ways: Ways) -> None:
         calls.append(fetch)
         if len(calls) == 2:
             files.hang_reads = True
             assert fetch.give_up()
-        go_on(fetch, *ways)
+        go_on(fetch, ways)
 
     monkeypatch.setattr(Fetch, "_climb_next", given_up)
     with world(tmp_path, files=files, host_blocks=4) as it:

@@ -105,11 +105,11 @@ def test_a_layer_is_there_before_the_rest(make_link: MakeLink) -> None:
     job.run = lambda index: gates[index].wait(PATIENCE) and None  # type: ignore[assignment, method-assign, return-value]
     transfer = make_link().submit(job, Priority.WAITING)
     for layer, gate in enumerate(gates):
-        assert transfer.layers_ready() == layer
+        assert not transfer.wait_layer(layer, 0.0)
         gate.set()
         assert transfer.wait_layer(layer, PATIENCE)
     assert transfer.wait(PATIENCE)
-    assert transfer.layers_ready() == 3
+    assert transfer.wait_layer(2, 0.0)
 
 
 def test_a_failed_piece_fails_its_transfer_alone(make_link: MakeLink) -> None:
@@ -309,7 +309,7 @@ def test_an_accelerator_gets_its_next_piece_before_the_last_one_has_arrived(make
     transfer = make_link(depth=2).submit(job, Priority.WAITING)
     for index, pending in enumerate(pendings):
         wait_for(lambda index=index: len(job.recorder.ran) == min(index + 2, 4))
-        assert transfer.layers_ready() == index
+        assert not transfer.wait_layer(index, 0.0)
         pending.arrived.set()
         assert transfer.wait_layer(index, PATIENCE)
     assert transfer.wait(PATIENCE)

@@ -33,13 +33,18 @@ __all__ = ["config"]  # the fixture
 
 @pytest.fixture
 def files(monkeypatch: pytest.MonkeyPatch) -> FaultyFiles:
-    """Under the disk tier of every engine from here on; waits are short."""
+    """Under the disk tier of every engine from here on; nothing is late, and the end is soon."""
     faulty = FaultyFiles()
     monkeypatch.setattr(cold_stores, "DiskTier", lambda options, **more: DiskTier(options, faulty, **more))
-    options = TieringOptions(fetch_deadline=0.2)
-    monkeypatch.setattr(cold_tiers, "TieringOptions", lambda *_, **__: options)
+    waits(monkeypatch, 3600.0)
     monkeypatch.setattr("cache_core.tiered.tiered_cache._CLOSING", 0.2)
     return faulty
+
+
+def waits(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    """Engines from here on wait that long for what comes up."""
+    options = TieringOptions(fetch_deadline=seconds, patience=seconds)
+    monkeypatch.setattr(cold_tiers, "TieringOptions", lambda *_, **__: options)
 
 
 def nothing_held(adapter: EmbeddedAdapter) -> bool:
@@ -47,9 +52,12 @@ def nothing_held(adapter: EmbeddedAdapter) -> bool:
     return not (stats.leases or stats.leased or stats.filling)
 
 
-def test_requests_are_recomputed_while_the_disk_hangs(config: EmbeddedConfig, files: FaultyFiles) -> None:
+def test_requests_are_recomputed_while_the_disk_hangs(
+    config: EmbeddedConfig, files: FaultyFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with running(config) as adapter:
         expected = warm(adapter)
+    waits(monkeypatch, 0.2)
     with running(config) as again:
         files.hang_reads = True
         for _ in range(2):
@@ -119,22 +127,21 @@ def test_a_request_cancelled_while_its_prefix_is_on_its_way_leaves_nothing(
 
 
 def test_stopping_while_requests_wait_for_their_prefix_answers_them(
-    config: EmbeddedConfig, files: FaultyFiles, monkeypatch: pytest.MonkeyPatch
+    config: EmbeddedConfig, files: FaultyFiles
 ) -> None:
     with running(config) as adapter:
         warm(adapter)
-    monkeypatch.setattr(cold_tiers, "TieringOptions", lambda *_, **__: TieringOptions(fetch_deadline=60.0))
     errors: list[EngineNotReadyError] = []
     with running(config) as again:
         files.hang_reads = True
 
-        def waits() -> None:
+        def asks() -> None:
             try:
                 ask(again, PROMPT)
             except EngineNotReadyError as error:
                 errors.append(error)
 
-        asking = Thread(target=waits)
+        asking = Thread(target=asks)
         asking.start()
         assert files.hanging.wait(20)
     asking.join(20)
