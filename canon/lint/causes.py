@@ -28,6 +28,9 @@ class Evidence:
     new: Sequence[Segment]
 
 
+# Another question is no cause of anything; a long text behind what differs is worth a word.
+NEWEST = Cause("changing_text", "text that differs in the newest turn", "put what changes behind what stays")
+
 _Test = Callable[[Evidence], bool]
 
 _THINKING = re.compile(r"<think(?:ing)?>")
@@ -127,8 +130,12 @@ def _skeleton(text: str) -> list[str]:
 
 def _permuted_words(evidence: Evidence) -> bool:
     one = evidence.divergence
-    words = [sorted(re.findall(r"\w+", text)) for text in (one.before, one.after)]
-    return len(words[0]) > 1 and words[0] == words[1] and one.before != one.after
+    before, after = (re.findall(r"\w+", text) for text in (one.before, one.after))
+    return len(before) > 1 and before != after and sorted(before) == sorted(after)
+
+
+def _newest_turn(evidence: Evidence) -> bool:
+    return evidence.divergence.segment is evidence.new[-1]
 
 
 def _blank_only(evidence: Evidence) -> bool:
@@ -274,6 +281,7 @@ _KINDS: tuple[tuple[_Test, Cause], ...] = (
             "cut rarely and much (down to half) instead of a little each time, or summarize once",
         ),
     ),
+    (_all(_role("user"), _newest_turn), NEWEST),
     (
         _all(_role("user", "assistant", "tool", "function")),
         Cause("history_rewritten", "an earlier turn was rewritten", "leave earlier turns as they were sent"),

@@ -18,12 +18,19 @@ class History:
         self._max = max_bytes
         self._size = 0
         self._requests: OrderedDict[int, tuple[list[Segment], list[int]]] = OrderedDict()
+        self._whole: dict[int, int] = {}  # hash of all pieces of a request -> its number
         self._by_feature: dict[int, list[int]] = {}
         self._texts: dict[str, tuple[str, int]] = {}  # text -> itself and how many pieces use it
         self._next = 0
 
     def like(self, segments: Sequence[Segment]) -> list[Segment] | None:
-        """The earlier request that has most text in common with this one, of two alike the newer; None: nothing."""
+        """The earlier request that this one goes on from, or else the one that has most text in common with it, of two
+        alike the newer; None: nothing."""
+        goes_on_from = [
+            number for chain in _chains(segments) if (number := self._whole.get(chain)) is not None
+        ]
+        if goes_on_from:
+            return self._requests[goes_on_from[-1]][0]
         votes: Counter[int] = Counter()
         for feature, weight in _features(segments):
             for number in self._by_feature.get(feature, ()):
@@ -38,6 +45,8 @@ class History:
         number, self._next = self._next, self._next + 1
         features = [feature for feature, _ in _features(segments)]
         self._requests[number] = ([self._shared(piece) for piece in segments], features)
+        for chain in _chains(segments)[-1:]:
+            self._whole[chain] = number
         for feature in features:
             holders = self._by_feature.setdefault(feature, [])
             holders.append(number)
@@ -55,6 +64,9 @@ class History:
 
     def _forget(self) -> None:
         number, (segments, features) = self._requests.popitem(last=False)
+        for chain in _chains(segments)[-1:]:
+            if self._whole.get(chain) == number:
+                del self._whole[chain]
         for piece in segments:
             text, uses = self._texts.pop(piece.text)
             self._size -= 200
@@ -68,6 +80,17 @@ class History:
                 holders.remove(number)
                 if not holders:
                     del self._by_feature[feature]
+
+
+def _chains(segments: Sequence[Segment]) -> list[int]:
+    """A hash for each piece of the conversation: of all pieces up to it."""
+    chain, chains = 0, []
+    for piece in segments:
+        if piece.role != "switch":
+            chain = hash((chain, piece.key))
+            if piece.turn >= 0 and piece.role not in ("system", "developer"):
+                chains.append(chain)
+    return chains
 
 
 def _features(segments: Sequence[Segment]) -> Iterator[tuple[int, int]]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from canon.canonicalize import canonicalize
 from canon.lint.alignment import Divergence, compare
-from canon.lint.causes import Cause, Evidence, cause_of
+from canon.lint.causes import NEWEST, Cause, Evidence, cause_of
 from canon.lint.history import History
 from canon.lint.prefix_model import UNIT, Encode, PrefixModel
 from canon.lint.report import LintReport, RuleGain
@@ -18,6 +18,7 @@ from canon.requests.paths import path_text
 from canon.results import Edit, Finding
 
 SHOWN = 200  # characters of a value that a finding shows
+_QUESTION = 256  # bytes; two questions may have as much in common
 _FINDINGS = 2_000  # different ones that are kept; the cheapest go
 
 # Rules that bring two forms of one thing together, so that both sides have the same afterwards.
@@ -136,6 +137,8 @@ class Linter:
             self._switched(body, was.get(path), now.get(path), segments, old)
         for divergence in compare(old, segments):
             cause = cause_of(Evidence(divergence, old, segments))
+            if _is_other_question(divergence, segments, cause):
+                continue
             if cause.rule in _ONE_FORM and self._policy.acts(cause.rule):
                 rule: str | None = cause.rule  # whichever side has the one form already
             else:
@@ -194,6 +197,12 @@ class Linter:
         pieces = segments_of(result.body) if result.changed else segments
         stage.reused += stage.model.replay(pieces).reused
         stage.requests += any(edit.rule == stage.rule for edit in result.edits)
+
+
+def _is_other_question(one: Divergence, segments: Sequence[Segment], cause: Cause) -> bool:
+    """Two conversations that ask alike: what their newest turns have in common is chance."""
+    newest = one.segment is segments[-1] and one.segment.role == "user"
+    return newest and one.lost < _QUESTION and cause.name in (NEWEST.name, "another number")
 
 
 def _ended_by(edits: Sequence[Edit], one: Divergence, path: str) -> str | None:

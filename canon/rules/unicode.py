@@ -1,8 +1,8 @@
 """One leading byte order mark goes, and words of system prose are composed (NFC).
 
 Never: NFKC, which would change what is written (superscripts, fractions); characters that NFC swaps for others (the
-sign for angstrom, CJK compatibility ideographs); paths, identifiers, code, quoted text; guarded regions; user,
-assistant and tool text.
+sign for angstrom, CJK compatibility ideographs); a line that tells the two forms of a letter apart; paths,
+identifiers, code, quoted text; guarded regions; user, assistant and tool text.
 """
 
 import re
@@ -22,6 +22,8 @@ _QUOTED = re.compile(
 _WORD = re.compile(r"\S+")
 _EDGES = "*_()[]{}.,;:!?…¡¿-–—'’"  # what may stand beside a word of prose
 _NO_PROSE = re.compile(r"[/\\@_=<>{}\[\]|$#~^*+&%`\d]|[.:]\w")
+_LETTERS = re.compile(r"[^\s.,;:!?()\"'`]+")
+_OF_FORMS = re.compile(r"U\+[0-9A-Fa-f]{4}|\bNF[CD]\b|\\u[0-9A-Fa-f]{4}")  # it speaks of characters as such
 # A path, a file or a folder may have blanks in its name: its whole line is left alone.
 _PATH = re.compile(r"(?:^|[\s(\[:=])(?:[~.]{0,2}/|[A-Za-z]:\\|\\\\)\S|/\S*/|\w\.[A-Za-z]\w{0,5}\b")
 
@@ -44,9 +46,17 @@ def _composed(context: RuleContext, text: str) -> str:
     return "".join(
         text[line.start : line.stop]
         if line.guard or text[line.start : line.stop].isascii()
-        else "".join(_composed_pieces(text[line.start : line.stop]))
+        else _composed_line(text[line.start : line.stop])
         for line in context.lines(text)
     )
+
+
+def _composed_line(line: str) -> str:
+    if _OF_FORMS.search(line):
+        return line
+    composed = "".join(_composed_pieces(line))
+    told_apart = len(set(_LETTERS.findall(composed))) < len(set(_LETTERS.findall(line)))
+    return line if told_apart else composed
 
 
 def _composed_pieces(line: str) -> Iterator[str]:

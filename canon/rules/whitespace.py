@@ -74,4 +74,6 @@ def _lines_kept(text: str, lines: Sequence[Line]) -> list[str]:
 
 def _without_stray_blank(line: str) -> str:
     bare = line.rstrip(_BLANKS)
+    if bare == "--":  # what begins a signature has a blank, RFC 3676, section 4.3
+        return line
     return bare if len(line) - len(bare) == 1 else line

@@ -95,6 +95,8 @@ def _counts(words: list[str]) -> bool:
     several = words.count("0") > 1
     if not _STATES.isdisjoint(words):
         return several or "current" in words or any(word in _STATES and word != "budget" for word in words)
+    if "so far" in " ".join(words):
+        return True
     for at, word in enumerate(words):
         if (
             (word in _COUNTED or word in _COUNTED_MANY)
@@ -109,4 +111,6 @@ def _counts(words: list[str]) -> bool:
 
 def _numbered(words: list[str]) -> bool:
     """`Iteration: 7`, which may also be a title."""
-    return len(words) <= 4 and words[0] in _COUNTED and not {":", "：", "#"}.isdisjoint(words)
+    if words[0] in ("conversation", "session", "request"):
+        words = words[1:]  # Conversation turn #4
+    return len(words) in range(2, 5) and words[0] in _COUNTED and not {":", "：", "#"}.isdisjoint(words)

@@ -5,91 +5,33 @@ or below `Translate the following.` In doubt it is content: a value that stays i
 it.
 """
 
-import re
 from collections.abc import Sequence
 
+from canon.values.announcements import (
+    ANSWERING,
+    ARROW,
+    ASKING,
+    DOCUMENTS,
+    DOCUMENTS_UNSPACED,
+    FICTION,
+    GIVEN,
+    LONGEST,
+    OF_STATE,
+    RULE,
+    SALUTATION,
+    SHOWN,
+    SPEAKER,
+    TASK,
+    TITLE,
+    WORD,
+)
 from canon.values.headings import Heading
 from canon.values.items import item_of, says_present
-from canon.values.words import word_set
-
-_LONGEST = 240  # characters of a line that announces something
-# What is done with a text: behind such a line stands the text, up to the end.
-_FOLLOWS = (
-    r"(?:following|below|folgende\w*|unten|suivante?s?|ci-dessous|siguientes?|abajo|seguente|seguinte|следующ\w+"
-    r"|aşağıdaki)"
-)
-_TEXT = (
-    r"(?:texts?|documents?|articles?|letters?|e-?mails?|mails?|messages?|passages?|transcripts?|contracts?|story|logs?"
-    r"|reports?|threads?|notes|reviews?|sentences?|paragraphs?|snippets?|conversations?|dialogues?|code|essay|poem)"
-)
-_OF_TEXTS = (
-    r"(?:translate|proofread|summari[sz]e|paraphrase|rewrite|rephrase|anonymi[sz]e|übersetze\w*|korrigiere\w*|fasse"
-    r"|traduis\w*|corrige\w*|résume\w*|traduce\w*|traduzca|resume|resuma|traduci|correggi|riassumi|traduza|corrija"
-    r"|переведи\w*|исправь\w*|çevir\w*)"
-)
-_OF_ANYTHING = (
-    r"(?:correct|edit|polish|analy[sz]e|review|annotate|continue|complete|classify|extract|answer questions|explain"
-    r"|use|read)"
-)
-_TASK = re.compile(
-    r"(?:[-*•]\s+|\d+[.)]\s+)?(?:please\s+|now\s+|your task is to\s+|you\s+)?(?:"
-    rf"{_OF_TEXTS}\b[^.。\n]*\b{_FOLLOWS}\b[^.。\n]*[.:：]?"
-    rf"|{_OF_ANYTHING}\b(?=[^.。\n]*\b{_TEXT}\b)[^.。\n]*\b{_FOLLOWS}\b[^.。\n]*[.:：]?"
-    rf"|{_OF_TEXTS}(?:\s+(?:this|these|the)\s[^.。\n]{{1,40}})?[:：]"
-    rf"|{_OF_ANYTHING}\s+(?:this|these|the)\s(?:[^.。\n]{{1,40}}\s)?{_TEXT}[:：])\s*$"
-    r"|(?:请|請)?(?:翻译|翻譯|校对|总结|改写|分析)(?:以下|下面|下列)[^。\n]*[。：:]?\s*$"
-    r"|(?:以下|次)の.{0,20}を?(?:翻訳|要約|校正)[^。\n]*[。：:]?\s*$|다음.{0,20}(?:번역|요약|교정)[^\n]*$",
-    re.IGNORECASE,
-)
-# What the model is to write, to the letter, or what is no more than a sample: the paragraph below shows it.
-_SHOWN = re.compile(
-    r"\b(?:like this|as follows|exactly(?: this| so| one of)?|verbatim|word for word"
-    r"|(?:must|should) (?:have|contain|look|read)\b[^.。!?\n]*"
-    r"|(?:say|reply|respond|answer|output|print|write|send)(?: only| with)?(?: the following| this| these| exactly)\b"
-    r"[^.。!?\n]*|fill (?:in|out|this)\b[^.。!?\n]*\.?|for (?:unit )?(?:tests|testing|demos)\b[^.。!?\n]*\.?"
-    r"|(?:tests?|demo|dummy|mock|sample) (?:data|account|session|user|vectors|values|cases)\b[^.。!?\n]*"
-    r"|genau so|wie folgt|wörtlich|comme suit|exactement|como sigue|exactamente|come segue|esattamente|exatamente)"
-    r"[:：]?\s*$"
-    r"|(?:如下|例如|のように|다음과 같이)[^。\n]*[:：]?\s*$",
-    re.IGNORECASE,
-)
-_FICTION = re.compile(
-    r"\{\{(?:char|user)\}\}|\brole-?play|\bnarrat(?:or|e|ion)\b|\bin[- ]character\b|\btext adventure\b"
-    r"|\bgame master\b|\bdungeon\b|\bstorytell|\b(?:the|this) (?:story|scene|plot|novel)\b"
-    r"|(?:^|\n)(?:scenario|setting|scene|plot)[ \t]?:|\brollenspiel|\berzähler|\bjeu de rôle|\bnarrateur"
-    r"|\bjuego de rol|\bnarrador|\bgioco di ruolo|\bролев|\bрассказчик"
-    r"|角色扮演|小说|剧情|ロールプレイ|物語|小説|롤플레이|역할극",
-    re.IGNORECASE,
-)
-_ASKING = word_set(
-    "user human customer client caller q question input query nutzer kunde frage usuario pregunta utente "
-    "domanda utilisateur 用户 问 问题 输入 ユーザー 質問 入力 사용자 질문 입력 пользователь вопрос kullanıcı"
-)
-_ANSWERING = word_set(
-    "assistant ai bot agent a answer output response assistent antwort asistente respuesta risposta "
-    "réponse 助手 答 回答 输出 アシスタント 出力 답변 출력 ассистент ответ asistan"
-)
-_SPEAKER = re.compile(
-    r"[ \t]*[*_<\[]*([^\W\d_]{1,12})(?:[ \t]?#?\d{1,3})?[*_>\]]*[ \t]?[:：][*_]*[ \t]*(.*)$"
-)
-_ARROW = re.compile(r"[ \t]*(?:=>|->|→|⇒)")
-_RULE = re.compile(r"[ \t]*(?:-{3,}|={3,}|\*{3,}|_{3,})[ \t]*$")
-_DELIMITER = re.compile(r"[ \t]*(?:<|`{3}|~{3}|\"{3}|'{3})")
-_TITLE = re.compile(r"[^\W\d_][^\n.!?:：;。]{2,50}$")
-_WORD = re.compile(r"[^\W\d_]+")
-_DOCUMENTS = word_set(
-    """
-contract agreement letter memo minutes notes diary recipe invoice receipt itinerary timetable agenda plan form quiz
-journal transcript log logs dialogue dialog conversation template ticket report story scene chapter schedule record
-email vectors vertrag brief protokoll tagebuch rezept rechnung bericht fahrplan dialog contrat lettre recette facture
-contrato carta receta factura contratto lettera ricetta fattura
-"""
-)
 
 
 def is_fiction(text: str) -> bool:
     """Whether the text sets a scene, whose clocks and places are the scene's."""
-    return _FICTION.search(text) is not None
+    return FICTION.search(text) is not None
 
 
 def mark_handed_over(
@@ -100,12 +42,14 @@ def mark_handed_over(
     for number, (first, stop) in enumerate(paragraphs):
         if _is_dialogue(strings[first:stop]):
             shown[first:stop] = [True] * (stop - first)
-        if (reply := _SPEAKER.match(strings[stop - 1][:_LONGEST])) and not reply[2] and _speaks(reply[1]):
+        if (reply := SPEAKER.match(strings[stop - 1][:LONGEST])) and not reply[2] and _speaks(reply[1]):
             _mark_next(paragraphs, number, shown)
         for at in range(first, stop):
-            if _ARROW.match(strings[at]):
+            if ARROW.match(strings[at]):
                 shown[max(first, at - 1) : at + 1] = [True] * (at + 1 - max(first, at - 1))
-            elif len(strings[at]) <= _LONGEST and _SHOWN.search(strings[at]) and not _is_item(strings[at]):
+            elif at + 1 < stop and GIVEN.search(strings[at][-LONGEST:]) and not OF_STATE.search(strings[at]):
+                _mark_items(strings, at + 1, stop, shown)
+            elif len(strings[at]) <= LONGEST and SHOWN.search(strings[at]) and not _is_item(strings[at]):
                 shown[at + 1 : stop] = [True] * (stop - at - 1)
                 if at + 1 == stop:
                     _mark_next(paragraphs, number, shown)
@@ -125,6 +69,13 @@ def paragraphs_of(blank: Sequence[bool]) -> list[tuple[int, int]]:
     return found
 
 
+def _mark_items(strings: Sequence[str], first: int, stop: int, shown: list[bool]) -> None:
+    """Values that follow at once on what announces something else than the moment."""
+    while first < stop and not shown[first] and _is_item(strings[first]):
+        shown[first] = True
+        first += 1
+
+
 def _mark_next(paragraphs: Sequence[tuple[int, int]], number: int, shown: list[bool]) -> None:
     if number + 1 < len(paragraphs):
         first, stop = paragraphs[number + 1]
@@ -137,16 +88,16 @@ def _is_item(string: str) -> bool:
 
 
 def _speaks(word: str) -> bool:
-    return word.lower() in _ASKING or word.lower() in _ANSWERING
+    return word.lower() in ASKING or word.lower() in ANSWERING
 
 
 def _is_dialogue(lines: Sequence[str]) -> bool:
     """Somebody asks, somebody answers, and one of them says more than a word."""
     asks = answers = talks = False
     for line in lines:
-        if found := _SPEAKER.match(line[:_LONGEST]):
+        if found := SPEAKER.match(line[:LONGEST]):
             word = found[1].lower()
-            asks, answers = asks or word in _ASKING, answers or word in _ANSWERING
+            asks, answers = asks or word in ASKING, answers or word in ANSWERING
             talks = talks or (_speaks(word) and (not found[2] or " " in found[2].strip()))
     return asks and answers and talks
 
@@ -154,14 +105,17 @@ def _is_dialogue(lines: Sequence[str]) -> bool:
 def _hands_over(strings: Sequence[str], blank: Sequence[bool], at: int) -> bool:
     """Whether a text begins below this line: a task says so, or it is the title of a document."""
     string = strings[at].strip()
-    if not string or len(string) > _LONGEST:
+    if not string or len(string) > LONGEST:
         return False
-    if _TASK.match(string):
+    if TASK.search(string) or SALUTATION.match(string):
         return True
-    if (at and not blank[at - 1]) or not string[0].isupper() or _TITLE.match(string.rstrip(",")) is None:
+    bare = string.rstrip(",.")
+    if (at and not blank[at - 1]) or string[0].islower() or TITLE.match(bare) is None:
         return False
-    words = [word.lower() for word in _WORD.findall(string)]
-    return len(words) <= 4 and not _DOCUMENTS.isdisjoint((words[0], words[-1]))
+    if len(bare) < 12 and bare.endswith(DOCUMENTS_UNSPACED):
+        return True
+    words = [word.lower() for word in WORD.findall(string)]
+    return len(words) <= 4 and not DOCUMENTS.isdisjoint((words[0], words[-1]))
 
 
 def _mark_document(
@@ -177,7 +131,7 @@ def _mark_document(
     while (
         stop < len(strings)
         and not ((heading := headings[stop]) and heading.marked)
-        and not _RULE.match(strings[stop])
+        and not RULE.match(strings[stop])
     ):
         stop += 1
     inside = [(first, end) for first, end in paragraphs_of(blank[start + 1 : stop])]

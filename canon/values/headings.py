@@ -21,7 +21,8 @@ _CONTENT = word_set(
     """
 example examples sample samples transcript transcripts log logs changelog template templates schedule
 calendar journal history faq record records email emails letter letters ticket tickets contract scenario
-story scene setting plot beispiel beispiele vorlage verlauf protokoll exemple exemples ejemplo ejemplos
+story scene setting plot input inputs output outputs question questions answer answers
+passage article dialogue conversation beispiel beispiele vorlage verlauf protokoll exemple exemples ejemplo ejemplos
 esempio esempi exemplo exemplos
 """
 )

@@ -183,7 +183,7 @@ def _clock(text: str, at: int, stop: int, label: Label, later: bool) -> Value | 
     if label.empty:
         sure = precision == "instant" and _states_time(label.words, later)
         return Value("clock", end, sure) if sure else None
-    if precision == "instant" or (precision == "range" and label.strong(CLOCK)):
+    if precision == "instant" or (precision == "range" and label.strong(CLOCK) and label.noun & CLOCK):
         return Value("clock", end, label.strong(CLOCK))
     if precision == "range":
         return None

@@ -39,7 +39,8 @@ class Passage:
 
 def may_hold_passage(text: str) -> bool:
     """A look that knows no guards; False: `passages_of` finds nothing."""
-    return any(_may_begin_passage(line) for line in filter(may_hold_item, text.split("\n")))
+    lines = dict.fromkeys(text.split("\n"))  # each once
+    return any(_may_begin_passage(line) for line in filter(may_hold_item, lines))
 
 
 def _may_begin_passage(line: str) -> bool:

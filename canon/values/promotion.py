@@ -14,6 +14,11 @@ _HEADER = re.compile(r"[A-Z][A-Za-z-]*(?: [a-z]+)?: \S")  # the lines of a lette
 _STARTS = frozenset(("start", "started", "opened", "began"))
 _ASSIGNMENT = re.compile(r"(?:export |set )?[A-Za-z_][\w.-]{0,60} ?= ?\S")
 _SECTION = re.compile(r"\[{1,2}[\w.\"-]{1,60}\]{1,2}[ \t]*$")
+_KEY_FIELD = re.compile(
+    r"[-*• \t]*(?:alert|incident|ticket|patient|exception|invoice|severity|passenger|order (?:id|number))"
+    r"(?: #?\w{1,12})? ?[:：]",
+    re.IGNORECASE,
+)
 _FIELD = re.compile(
     r"[-*• \t]*(?:status|subject|priority|ticket|order|text|description|title|gate|seat|patient|message|error|severity"
     r"|exception|assignee|amount|total|invoice|product|reference|password|phone|address|diagnosis|betreff|betrag"
@@ -33,7 +38,7 @@ def mark_titled_values(sheet: Sheet) -> None:
         below = sheet.below(at)
         if below is None or below - at > 2 or sheet.moves[below] or not sheet.plain(below):
             continue
-        alone = heading.marked or below + 1 == len(sheet) or sheet.blank[below + 1]
+        alone = heading.marked or below + 1 == len(sheet) or sheet.items[below + 1] is None
         if not alone or not may_hold_item(heading.title):
             continue
         item = item_of(f"{heading.title}: {sheet.strings[below].strip()}")
@@ -103,7 +108,8 @@ def _is_record(sheet: Sheet, rows: Sequence[int]) -> bool:
     others = [sheet.strings[at] for at in rows if sheet.items[at] is None]
     if any(_sets(sheet, at) for at in rows):
         return any(_ASSIGNMENT.match(other) or _SECTION.match(other) for other in others)
-    return sum(1 for other in others if _FIELD.match(other)) > 1
+    fields = sum(1 for other in others if _FIELD.match(other))
+    return fields > 1 or any(_KEY_FIELD.match(other) for other in others)
 
 
 def _sets(sheet: Sheet, at: int) -> bool:

@@ -51,6 +51,7 @@ class Sheet:
         self.weak = [False] * len(lines)  # leaves if its surroundings say so
         self.kinds: dict[int, str] = {}  # of lines that leave
         self.stays: list[Stay] = []
+        self._read: dict[tuple[str, bool], Item | None] = {}  # lines that were read already
         for at in range(len(lines)):
             if not self.blank[at]:
                 self._classify(at)
@@ -102,7 +103,9 @@ class Sheet:
     def _classify(self, at: int) -> None:
         string = self.strings[at]
         personal = self.personal(at)
-        item = _item(string, personal)
+        if (string, personal) not in self._read:
+            self._read[string, personal] = _item(string, personal)
+        item = self._read[string, personal]
         if item is None:
             return
         free = self.plain(at) or self._is_lone_row(at) or (personal and self.free(at))
@@ -195,7 +198,8 @@ def element_item(string: str) -> Item | None:
     items = [item_of(f"{_CAMEL.sub(' ', label)}: {value.strip()}") for label, value in pairs]
     sure = [item for item in items if item and item.whole and item.sure]
     if not sure and all(item and item.whole for item in items):
-        return _whole("state", string)._replace(sure=False)
+        kind = items[0].kind if element and items[0] else "state"
+        return _whole(kind, string)._replace(sure=False)
     if not sure or not (len(sure) == len(pairs) or tag_kind(name) == "state"):
         return None
     return _whole(sure[0].kind, string)

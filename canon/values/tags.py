@@ -49,6 +49,7 @@ quote output outputs result results table contract input inputs question chat me
 note page pages source sources snippet template templates format schema story book case cases event
 events entry entries schedule calendar appointment order orders invoice invoices changelog review
 reviews search tool tools thinking answer response data dataset article knowledge faq policy report
+query scenario scene persona character plot puzzle problem exercise
 beispiel beispiele exemple ejemplo
 """
 )

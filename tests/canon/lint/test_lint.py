@@ -67,3 +67,21 @@ def test_a_block_attached_to_each_last_turn_is_a_floating_block():
 )
 def test_what_is_no_request_is_taken_without_a_word(body: object):
     assert canon.lint([body, body]).requests == 2
+
+
+def test_conversations_that_ask_alike_and_take_turns_have_nothing_to_report():
+    turns = [[f"{who}: question {turn} on the parcel", ANSWER] for turn in range(3) for who in ("Ana", "Bo")]
+    talks = {who: [text for pair in turns[at::2] for text in pair] for at, who in enumerate(("Ana", "Bo"))}
+    report = canon.lint([chat(RULES, *talk[:count]) for count in (1, 3, 5) for talk in talks.values()])
+    assert report.findings == ()
+
+
+def test_a_value_on_top_of_a_long_newest_turn_is_told():
+    bodies = [chat("Be brief.", f"Case {name}\n{RULES}") for name in ("of the bell", "of the horn")]
+    (finding,) = canon.lint(bodies).findings
+    assert (finding.rule, finding.path) == ("changing_text", "messages[1].content")
+
+
+def test_other_marks_around_the_same_words_are_no_list_in_another_order():
+    bodies = [chat(f"Say {mark}good day{mark} first.\n{RULES}", "Where?") for mark in "\"'"]
+    assert [finding.rule for finding in canon.lint(bodies).findings] == ["changing_text"]
