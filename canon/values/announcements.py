@@ -41,14 +41,15 @@ SHOWN = re.compile(
     r"|(?:say|reply|respond|answer|output|print|write|send)(?: only| with)?(?: the following| this| these| exactly)\b"
     r"[^.。!?\n]*|fill (?:in|out|this)\b[^.。!?\n]*\.?|for (?:unit )?(?:tests|testing|demos)\b[^.。!?\n]*\.?"
     r"|(?:tests?|demo|dummy|mock|sample) (?:data|account|session|user|vectors|values|cases)\b[^.。!?\n]*"
-    r"|genau so|wie folgt|wörtlich|comme suit|exactement|como sigue|exactamente|come segue|esattamente|exatamente)"
-    r"[:：]?\s*$"
+    r"|genau so|wie folgt|wörtlich|comme suit|exactement(?:\s\w+)?|como sigue|exactamente(?:\s\w+)?"
+    r"|come segue|esattamente|exatamente)"
+    r"\s*[:：]?\s*$"
     r"|(?:如下|例如|のように|다음과 같이)[^。\n]*[:：]?\s*$",
     re.IGNORECASE,
 )
 # What it is about is given below, or is no more than supposed.
 GIVEN = re.compile(
-    r"[:：]\s*$|\b(?:below|here(?:['’]s| is| are)|the following|imagine|pretend|suppose|assume|unten|ci-dessous|abajo"
+    r"\b(?:below|here(?:['’]s| is| are)|the following|imagine|pretend|suppose|assume|unten|ci-dessous|abajo"
     r"|sotto|abaixo|ниже|stell dir vor|angenommen|imagine que|supón|supponi|suponha|представь|предположим)\b"
     r"|以下|下面|下記|次の|다음|假设|想象|仮に|가정",
     re.IGNORECASE,
@@ -74,7 +75,8 @@ SALUTATION = re.compile(
 FICTION = re.compile(
     r"\{\{(?:char|user)\}\}|\brole-?play|\bnarrat(?:or|e|ion)\b|\bin[- ]character\b|\btext adventure\b"
     r"|\bgame master\b|\bdungeon\b|\bstorytell|\b(?:the|this) (?:story|scene|plot|novel)\b"
-    r"|(?:^|\n)(?:scenario|setting|scene|plot)[ \t]?:|\brollenspiel|\berzähler|\bjeu de rôle|\bnarrateur"
+    r"|(?:^|\n)(?:scenario|setting|scene|plot|история|(?:la )?historia|storia|l?'?histoire)\b"
+    r"[^.:\n]{0,20}:|\brollenspiel|\berzähler|\bjeu de rôle|\bnarrateur"
     r"|\bjuego de rol|\bnarrador|\bgioco di ruolo|\bролев|\bрассказчик"
     r"|\bplay the (?:role|part)|\byou (?:are playing|play)\b|\bspiele? (?:die|eine) rolle|\bdu spielst\b|\btu joues\b"
     r"|\bjoue le rôle|\binterpreta (?:el papel|il ruolo)|\bиграешь роль"

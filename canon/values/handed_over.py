@@ -6,6 +6,7 @@ it.
 """
 
 from collections.abc import Sequence
+from typing import Literal
 
 from canon.values.announcements import (
     ANSWERING,
@@ -47,12 +48,12 @@ def mark_handed_over(
         for at in range(first, stop):
             if ARROW.match(strings[at]):
                 shown[max(first, at - 1) : at + 1] = [True] * (at + 1 - max(first, at - 1))
-            elif at + 1 < stop and GIVEN.search(strings[at][-LONGEST:]) and not OF_STATE.search(strings[at]):
-                _mark_items(strings, at + 1, stop, shown)
             elif len(strings[at]) <= LONGEST and SHOWN.search(strings[at]) and not _is_item(strings[at]):
                 shown[at + 1 : stop] = [True] * (stop - at - 1)
                 if at + 1 == stop:
                     _mark_next(paragraphs, number, shown)
+            elif at + 1 < stop and (given := _gives(strings[at][-LONGEST:])):
+                _mark_items(strings, at + 1, stop, shown, told=given == "told")
     start = next((at for at in range(len(strings)) if _hands_over(strings, blank, at)), None)
     if start is not None:
         _mark_document(strings, blank, headings, shown, start)
@@ -69,9 +70,21 @@ def paragraphs_of(blank: Sequence[bool]) -> list[tuple[int, int]]:
     return found
 
 
-def _mark_items(strings: Sequence[str], first: int, stop: int, shown: list[bool]) -> None:
-    """Values that follow at once on what announces something else than the moment."""
-    while first < stop and not shown[first] and _is_item(strings[first]):
+def _gives(line: str) -> Literal["told", "titled", ""]:
+    """Whether a line announces something else than the moment: in so many words, or as a title does."""
+    told = GIVEN.search(line) is not None
+    if not (told or line.rstrip().endswith((":", "："))) or OF_STATE.search(line):
+        return ""
+    return "told" if told else "titled"
+
+
+def _mark_items(strings: Sequence[str], first: int, stop: int, shown: list[bool], *, told: bool) -> None:
+    """Values that follow at once on what announces them; below a mere title, those that are called present are not of
+    it."""
+    while first < stop and not shown[first]:
+        item = item_of(strings[first])
+        if item is None or not item.whole or (not told and item.words and says_present(item.words)):
+            return
         shown[first] = True
         first += 1
 

@@ -21,10 +21,12 @@ _CONTENT = word_set(
     """
 example examples sample samples transcript transcripts log logs changelog template templates schedule
 calendar journal history faq record records email emails letter letters ticket tickets contract scenario
-story scene setting plot input inputs output outputs question questions answer answers
-passage article dialogue conversation beispiel beispiele vorlage verlauf protokoll exemple exemples ejemplo ejemplos
+story scene setting plot beispiel beispiele vorlage verlauf protokoll exemple exemples ejemplo ejemplos
 esempio esempi exemplo exemplos
 """
+)
+_TURNS = word_set(
+    "input inputs output outputs question questions answer answers response query passage dialogue text"
 )
 _CONTENT_UNSPACED = ("示例", "例子", "例", "样本", "記録", "记录", "예시", "기록")
 _PERSONAL = word_set(
@@ -67,5 +69,6 @@ def heading_of(line: str) -> Heading | None:
         return None
     words = [word.lower() for word in _WORD.findall(title)]
     state = bool(words) and all(word in _STATE or word in ("the", "about", "of", "your") for word in words)
-    content = not _CONTENT.isdisjoint(words) or any(word in title for word in _CONTENT_UNSPACED)
+    turn = bool(words) and _TURNS.issuperset(words)
+    content = turn or not _CONTENT.isdisjoint(words) or any(word in title for word in _CONTENT_UNSPACED)
     return Heading(title, level, marked, state, content, state and not _PERSONAL.isdisjoint(words))

@@ -55,6 +55,7 @@ system server timestamp zeitstempel horodatage
 """
 )
 
+_HOURS = re.compile(r"\d\s?[-–—]\s?\d{1,2}[:h.]\d\d")  # Today: 9:00-17:00
 _NUMBER = re.compile(r"\d{1,4}(?!\w)")
 _DIGIT = re.compile(r"\d")
 _RECOGNIZERS: tuple[tuple[int, Callable[[str, int, int, Label], Value | None]], ...] = (
@@ -183,7 +184,11 @@ def _clock(text: str, at: int, stop: int, label: Label, later: bool) -> Value | 
     if label.empty:
         sure = precision == "instant" and _states_time(label.words, later)
         return Value("clock", end, sure) if sure else None
-    if precision == "instant" or (precision == "range" and label.strong(CLOCK) and label.noun & CLOCK):
+    if precision == "instant" or (
+        precision == "range"
+        and label.strong(CLOCK)
+        and (label.noun & CLOCK or not _HOURS.search(text, at, end))
+    ):
         return Value("clock", end, label.strong(CLOCK))
     if precision == "range":
         return None

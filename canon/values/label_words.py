@@ -36,7 +36,7 @@ dziś и в на это ваш ve bir och den det är på din 的 の 之 与 �
 # Words that join a label to its value.
 JOINS = word_set(
     """
-is are was at in on ist sind lautet est sont es son è sono é são zijn jest är er shows は が 是 为 為 은
+is are was at in on ist sind lautet est sont es son è sono é são zijn jest är er shows هو هي は が 是 为 為 은
 는 이
 """
 )
