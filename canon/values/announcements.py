@@ -102,12 +102,21 @@ DOCUMENTS = word_set(
 contract agreement letter memo minutes notes diary recipe invoice receipt itinerary timetable agenda plan form quiz
 journal transcript log logs dialogue dialog conversation template ticket report story scene chapter schedule record
 email vectors rota roster table puzzle riddle
-vertrag brief protokoll tagebuch rezept rechnung bericht fahrplan dialog contrat lettre recette facture
+vertrag protokoll tagebuch rezept rechnung bericht fahrplan dialog contrat lettre recette facture
 contrato carta receta factura contratto lettera ricetta fattura
 """
 )
 
 
+# A line that begins with one of these is no title.
+ORDERING = word_set(
+    """
+you your i we be create make write follow check answer use read draft prepare build generate give keep help manage
+maintain track update fill show produce answers summarize send please never always do don't no all each act sei du
+sie tu vous eres usted sei
+"""
+)
+OF = word_set("of for from with der des vom zur du de la della del da")
 DOCUMENTS_UNSPACED = (
     "日记",
     "日記",

@@ -17,7 +17,9 @@ from canon.values.announcements import (
     FICTION,
     GIVEN,
     LONGEST,
+    OF,
     OF_STATE,
+    ORDERING,
     RULE,
     SALUTATION,
     SHOWN,
@@ -71,9 +73,10 @@ def paragraphs_of(blank: Sequence[bool]) -> list[tuple[int, int]]:
 
 
 def _gives(line: str) -> Literal["told", "titled", ""]:
-    """Whether a line announces something else than the moment: in so many words, or as a title does."""
+    """Whether a line announces something else than the moment: in so many words, or as a long title does."""
     told = GIVEN.search(line) is not None
-    if not (told or line.rstrip().endswith((":", "："))) or OF_STATE.search(line):
+    titled = line.rstrip().endswith((":", "：")) and len(WORD.findall(line)) > 2  # `Prices:` says too little
+    if not (told or titled) or OF_STATE.search(line):
         return ""
     return "told" if told else "titled"
 
@@ -122,13 +125,15 @@ def _hands_over(strings: Sequence[str], blank: Sequence[bool], at: int) -> bool:
         return False
     if TASK.search(string) or SALUTATION.match(string):
         return True
-    bare = string.rstrip(",.")
+    bare = string.rstrip("," if " " in string else ",.")
     if (at and not blank[at - 1]) or string[0].islower() or TITLE.match(bare) is None:
         return False
     if len(bare) < 12 and bare.endswith(DOCUMENTS_UNSPACED):
         return True
     words = [word.lower() for word in WORD.findall(string)]
-    return len(words) <= 4 and not DOCUMENTS.isdisjoint((words[0], words[-1]))
+    if len(words) > 4 or words[0] in ORDERING:
+        return False
+    return words[-1] in DOCUMENTS or (words[0] in DOCUMENTS and words[1] in OF)  # Minutes of May
 
 
 def _mark_document(
