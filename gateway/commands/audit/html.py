@@ -105,9 +105,8 @@ def _groups(report: AuditReport) -> str:
 def _causes(report: AuditReport) -> str:
     if not report.causes:
         return ""
-    what = {"gap": "expected to hit", "divergence": "left the nearest earlier prompt here"}
     rows = [
-        [cause.cause, what[cause.kind], words.tokens(cause.tokens), f"{cause.requests:,}"]
+        [cause.cause, words.what_it_is(cause), words.tokens(cause.tokens), f"{cause.requests:,}"]
         for cause in report.causes
     ]
     head = ["cause", "what it is", "tokens", "requests"]

@@ -11,7 +11,7 @@ from gateway.reports.findings import ReportFinding
 
 _SHOWN = 12  # causes, groups
 _STYLES = {"warm": "green", "cold": "red", "inconsistent": "bold red", "not reported": "yellow"}
-_BLOCKS = " ▁▂▃▄▅▆▇█"
+_BLOCKS = "▁▂▃▄▅▆▇█"
 
 
 def print_audit(report: AuditReport, console: Console) -> None:
@@ -61,7 +61,7 @@ def _bars(report: AuditReport, width: int = 48) -> str:
     for at in range(0, len(report.bins), each):
         some = report.bins[at : at + each]
         reused, all_tokens = sum(b.reused for b in some), sum(b.reused + b.recomputed for b in some)
-        shown.append(_BLOCKS[round(reused / all_tokens * 8)] if all_tokens else "·")
+        shown.append(_BLOCKS[round(reused / all_tokens * 7)] if all_tokens else "·")
     return "".join(shown) if len(shown) > 1 else ""
 
 
@@ -143,7 +143,7 @@ def _causes(report: AuditReport) -> Table:
     table.add_column("cause")
     table.add_column("what it is")
     for cause in report.causes[:_SHOWN]:
-        what = "expected to hit" if cause.kind == "gap" else "left the nearest earlier prompt here"
+        what = words.what_it_is(cause)
         table.add_row(words.tokens(cause.tokens), f"{cause.requests:,}", Text(cause.cause), what)
     return table
 

@@ -3,7 +3,8 @@
 from datetime import UTC, datetime
 
 from gateway.ledger.prices import Bill
-from gateway.reports.audit import AuditReport, GroupFigures
+from gateway.reports.audit import AuditReport, GroupFigures, LostReuse
+from gateway.reports.audit.causes import NOT_TOLD
 from gateway.reports.reconcile.reconciliation import Reconciliation
 
 UNKNOWN = "-"
@@ -26,7 +27,9 @@ def tokens(value: float | None) -> str:
 
 def per_second(value: float | None) -> str:
     """Tokens a second."""
-    return UNKNOWN if value is None else f"{tokens(value)}/s"
+    if value is None:
+        return UNKNOWN
+    return f"{value:.2g}/s" if 0 < value < 10 else f"{tokens(value)}/s"
 
 
 def milliseconds(seconds: float | None) -> str:
@@ -50,6 +53,15 @@ def span(seconds: float | None) -> str:
 def name_of(group: GroupFigures) -> str:
     """The texts a group is made of."""
     return " / ".join(text if text is not None else "none" for text in group.key.values())
+
+
+def what_it_is(cause: LostReuse) -> str:
+    """What a cause of lost reuse says."""
+    if cause.kind == "gap":
+        return "expected to hit"
+    if cause.cause == NOT_TOLD:
+        return "new, or nothing is known of where it left earlier prompts"
+    return "left the nearest earlier prompt here"
 
 
 def window(report: AuditReport) -> str:

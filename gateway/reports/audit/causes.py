@@ -9,7 +9,7 @@ from gateway.ledger import Columns
 from gateway.reports.audit.report import LostReuse
 from gateway.reports.rows.facts import Facts
 
-NEVER_SEEN = "no earlier prefix"
+NOT_TOLD = "new text"
 
 
 class LostReuseCauses:
@@ -26,7 +26,7 @@ class LostReuseCauses:
         expected = np.fmin(facts.predicted, facts.could) - facts.reused
         gap = np.where(facts.consistent, np.nan_to_num(np.maximum(expected, 0)), 0.0)
         self._count(chunk, "gap_cause", "gap", "unknown", gap)
-        self._count(chunk, "divergence_cause", "divergence", NEVER_SEEN, lost - gap)
+        self._count(chunk, "divergence_cause", "divergence", NOT_TOLD, lost - gap)
 
     def _count(
         self, chunk: Columns, column: str, kind: str, otherwise: str, tokens: NDArray[np.float64]

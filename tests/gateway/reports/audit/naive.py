@@ -110,7 +110,7 @@ def causes(rows: list[LedgerRow]) -> dict[tuple[str, str], tuple[int, int]]:
         gap = max(0, expected - row.reused)
         for key, n in (
             (("gap", row.gap_cause or "unknown"), gap),
-            (("divergence", row.divergence.cause if row.divergence else "no earlier prefix"), lost - gap),
+            (("divergence", row.divergence.cause if row.divergence else "new text"), lost - gap),
         ):
             if n:
                 tokens[key] += n

@@ -28,6 +28,7 @@ class LyingEngine:
     seen: set[tuple[str, ...]] = field(default_factory=set)
     requests: int = 0
     keys: set[str] = field(default_factory=set)
+    counters: dict[str, int] = field(default_factory=dict)  # of its own; none: it publishes none
 
     def answer(self, body: dict[str, Any]) -> tuple[int, str, bytes]:
         self.requests += 1
@@ -96,6 +97,10 @@ def served(engine: LyingEngine) -> Iterator[str]:
         protocol_version = "HTTP/1.1"
 
         def do_GET(self) -> None:
+            if self.path == "/metrics" and engine.counters:
+                text = "".join(f"{name} {count}\n" for name, count in engine.counters.items())
+                self._send(200, "text/plain", text.encode())
+                return
             listed = self.path == "/v1/models" and engine.lists_models
             models = {"data": [{"id": "m", "owned_by": engine.owner}]} if listed else {"error": "none"}
             self._send(200 if listed else 404, "application/json", json.dumps(models).encode())
