@@ -4,13 +4,14 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from canon.lint.alignment import byte_length, common_start
+from canon.lint.alignment import byte_length, common_end, common_start
 from canon.lint.history import History
 from canon.lint.segments import Segment
 
 _CHILDREN = 8  # newest ways on from one piece that are remembered
 _AHEAD = 256  # pieces behind a difference that are looked up
 _WORTH = 16  # characters of a piece that tells something
+_ALIKE = 0.3  # of a text that must be the same for two to be versions of one
 _NODE = 400  # bytes of one node beside its text
 _HEADS = 8 << 20  # bytes of prompt heads
 
@@ -70,16 +71,15 @@ class PromptTree:
             return self._whole(later)
         place = segments[shared]
         if _in_head(place):
-            head = self._heads.like(_scoped_head(scope, segments)) or ()
-            return [replace(piece, role=piece.role.rpartition("\0")[2]) for piece in head]
-        alive = [
-            key for key in self._ways_on(keys[shared - 1] if shared else hash(scope)) if key in self._nodes
-        ]
-        if not alive:
+            head = self._heads.like(_scoped_head(scope, segments))
+            if head:
+                return [replace(piece, role=piece.role.rpartition("\0")[2]) for piece in head]
+        ways_on = self._ways_on(keys[shared - 1] if shared else hash(scope))
+        alive = [key for key in ways_on if key in self._nodes]
+        best = max(alive, key=lambda key: _alike(self._nodes[key].segment, place), default=None)
+        if best is None or _alike(self._nodes[best].segment, place) < _ALIKE * len(place.text):
             return ()
-        return self._whole(
-            max(alive, key=lambda key: common_start(self._nodes[key].segment.text, place.text))
-        )
+        return self._whole(best)
 
     def _with_later_piece(self, scope: str, segments: Sequence[Segment], shared: int) -> int | None:
         """A node with a piece that this prompt has behind the difference: the longest one counts."""
@@ -169,6 +169,14 @@ def _path_keys(root: int, segments: Sequence[Segment]) -> list[int]:
         at = hash((at, piece.key))
         keys.append(at)
     return keys
+
+
+def _alike(a: Segment, b: Segment) -> int:
+    """Characters that both begin with or end with; 0 for pieces of different kinds."""
+    if (a.role, a.kind) != (b.role, b.kind):
+        return 0
+    start = common_start(a.text, b.text)
+    return start + common_end(a.text[start:], b.text[start:])
 
 
 def _in_head(piece: Segment) -> bool:

@@ -150,6 +150,22 @@ def test_a_clock_in_the_system_prompt_is_where_it_diverges() -> None:
     assert len(told.prefix_hash) == 32
 
 
+def test_a_head_of_one_line_is_found_again_by_how_it_begins_and_ends() -> None:
+    predictor = ShadowPredictor()
+    said = [predictor.expect(sent(chat("hi", system=f"Rules. It is 10:0{n} now. {LONG}"))) for n in range(2)]
+    assert said[0].divergence is None
+    told = said[1].divergence
+    assert told is not None
+    assert (told.path, told.offset, told.cause) == ("messages[0].content", 13, "another clock")
+
+
+def test_an_unrelated_head_is_no_divergence() -> None:
+    predictor = ShadowPredictor()
+    predictor.expect(sent(chat("hi there, what is it?", system=f"{LONG} Be brief and polite.")))
+    other = chat("sing of the sea", system=f"{'A poet answers in rhymes.' * 40} Be brief and polite.")
+    assert predictor.expect(sent(other)).divergence is None
+
+
 def test_the_offset_is_counted_from_the_start_of_a_long_text() -> None:
     predictor = ShadowPredictor()
     texts = [f"{LONG}\nserver build {n}\n{LONG}" for n in ("alpha", "omega")]
