@@ -18,6 +18,7 @@ from engine_adapters.errors import (
     EngineFailureError,
     EngineNotReadyError,
     EngineOverloadedError,
+    InvalidRequestError,
 )
 from engine_adapters.remote.sglang import tiers_of
 from engine_adapters.sglang_process.child import Child
@@ -69,6 +70,7 @@ class SGLangProcess(EngineAdapter):
         )
 
     async def generate(self, request: GenerateRequest) -> AsyncIterator[Event]:
+        _refuse_forced_calls(request)
         child = self._ready()
         asked = native_request(request, int(child.info["context_length"]))
         self._running += 1
@@ -152,6 +154,17 @@ class SGLangProcess(EngineAdapter):
             tries = 0 if self._counted["requests"] > served else tries + 1
         await self._child.close(at_once=True)
         self._down = f"its process has ended {tries} times in a row; see the log, then start kvgate again"
+
+
+def _refuse_forced_calls(request: GenerateRequest) -> None:
+    """Calls are read from what the model writes; making it write one takes a grammar that SGLang does not know."""
+    tools = request.tools
+    if tools is not None and (tools.named or tools.choice == "required"):
+        raise InvalidRequestError(
+            "SGLang in a process of its own cannot be made to call a tool: leave tool_choice at auto, or serve SGLang "
+            "over HTTP.",
+            param="tool_choice",
+        )
 
 
 async def _started(config: SGLangConfig) -> Child:

@@ -176,7 +176,15 @@ class Child:
     async def _listen(self) -> None:
         """What the engine prints goes to our log."""
         assert self._process.stdout is not None
-        async for raw in self._process.stdout:
+        while True:
+            try:
+                raw = await self._process.stdout.readline()
+            except (
+                ValueError
+            ):  # longer than the reader keeps: dropped, so that the engine does not wait for us
+                continue
+            if not raw:
+                return
             line = raw.decode(errors="replace").rstrip()
             self._said.append(line)
             log.info("%s", line)

@@ -12,12 +12,13 @@ import pytest
 from cache_core.tiered import Ask, TieringOptions
 from cache_core.tiers.base import Mask
 from cache_core.transfer import Priority
+from tests.cache_core.manual_clock import ManualClock
 from tests.cache_core.tiered.faulty_files import FaultyFiles
 from tests.cache_core.tiered.world import BLOCK, World, until, world
 
 PROMPT = list(range(100, 100 + 5 * BLOCK + 1))
 IDS = np.array(PROMPT, dtype=np.int32)
-QUICK = TieringOptions(reserve_blocks=0, fetch_deadline=0.05, rest=3600.0)
+QUICK = TieringOptions(reserve_blocks=0, fetch_deadline=1.0, rest=3600.0)
 SLOW = TieringOptions(reserve_blocks=0, fetch_deadline=3600.0, patience=3600.0)
 
 
@@ -138,11 +139,14 @@ def test_a_tier_that_does_not_even_say_what_it_has_holds_up_nobody(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     filled(tmp_path)
-    with world(tmp_path, options=QUICK) as it:
+    clock = ManualClock()
+    with world(tmp_path, options=QUICK, clock=clock) as it:
         with hanging_lookups(it, monkeypatch) as reached:
             ask = asked(it)
             assert reached.wait(20)
-            until(lambda: not ask.waits)
+            assert ask.waits
+            clock.advance(1.0)
+            assert not ask.waits
             assert ask.late
             assert it.tiers.ask(IDS) is None  # nobody waits for it again
             ask.cancel()

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from cache_core.metrics import RecordingObserver
 from cache_core.tiered import TieringOptions
 from cache_core.transfer import Priority, TransferRefusedError
+from tests.cache_core.manual_clock import ManualClock
 from tests.cache_core.tiered.faulty_files import FaultyFiles
 from tests.cache_core.tiered.overlapped import Request, decides
 from tests.cache_core.tiered.world import BLOCK, World, until, world
@@ -135,14 +136,18 @@ def test_what_comes_too_late_is_not_loaded(tmp_path: Path) -> None:
 
 def test_a_disk_that_hangs_holds_up_nobody_and_rests(tmp_path: Path) -> None:
     filled(tmp_path)
-    files = FaultyFiles()
-    options = TieringOptions(reserve_blocks=0, fetch_deadline=0.05, rest=3600.0)
-    with world(tmp_path, files=files, options=options) as it:
+    files, clock = FaultyFiles(), ManualClock()
+    options = TieringOptions(reserve_blocks=0, fetch_deadline=1.0, rest=3600.0)
+    with world(tmp_path, files=files, options=options, clock=clock) as it:
         decides(it, 0, 2)
         files.hang_reads = True
         request = Request(it, IDS)
         request.admit()
-        until(lambda: request.load is None or request.load.over)
+        load = request.load
+        assert load is not None
+        assert files.hanging.wait(20)
+        clock.advance(1.0)
+        until(lambda: load.over)
         request.finish()
         assert request.computed_blocks == N + 1
         it.cache.flush()

@@ -21,7 +21,7 @@ from tests.cache_core.tiered.world import BLOCK, World, until, world
 
 PROMPT = list(range(100, 100 + 5 * BLOCK + 1))
 IDS = np.array(PROMPT, dtype=np.int32)
-QUICK = TieringOptions(reserve_blocks=0, fetch_deadline=0.05, rest=3600.0)
+QUICK = TieringOptions(reserve_blocks=0, fetch_deadline=1.0, rest=3600.0)
 
 
 def warm(it: World, prompt: list[int] = PROMPT) -> None:
@@ -43,14 +43,16 @@ def nothing_held(it: World) -> bool:
 
 def test_who_waits_for_a_disk_that_hangs_goes_on_at_the_deadline(tmp_path: Path) -> None:
     filled(tmp_path)
-    files, woken = FaultyFiles(), Event()
-    with world(tmp_path, files=files, options=QUICK, on_ready=woken.set) as it:
+    files, woken, clock = FaultyFiles(), Event(), ManualClock()
+    with world(tmp_path, files=files, options=QUICK, on_ready=woken.set, clock=clock) as it:
         files.hang_reads = True
         fetch = it.tiers.prefetch(IDS)
         assert fetch is not None
         waits = it.cache.computing(IDS)
         assert waits is not None
         assert files.hanging.wait(30)
+        assert waits.pending
+        clock.advance(1.0)
         until(lambda: not waits.pending)  # while the disk still hangs
         assert woken.wait(30)
         assert not files.release.is_set()
@@ -63,10 +65,12 @@ def test_who_waits_for_a_disk_that_hangs_goes_on_at_the_deadline(tmp_path: Path)
 
 def test_a_disk_that_missed_a_deadline_is_not_asked_by_the_next_request(tmp_path: Path) -> None:
     filled(tmp_path)
-    files = FaultyFiles()
-    with world(tmp_path, files=files, options=QUICK) as it:
+    files, clock = FaultyFiles(), ManualClock()
+    with world(tmp_path, files=files, options=QUICK, clock=clock) as it:
         files.hang_reads = True
         assert it.tiers.prefetch(IDS) is not None
+        assert files.hanging.wait(30)
+        clock.advance(1.0)
         until(lambda: nothing_held(it))
         assert it.tiers.prefetch(IDS) is None
         files.release.set()
@@ -74,15 +78,16 @@ def test_a_disk_that_missed_a_deadline_is_not_asked_by_the_next_request(tmp_path
 
 def test_nobody_waits_much_longer_than_recomputing_takes(tmp_path: Path) -> None:
     filled(tmp_path)
-    files = FaultyFiles()
+    files, clock = FaultyFiles(), ManualClock()
     options = TieringOptions(reserve_blocks=0, fetch_deadline=3600.0, patience=0.05)
-    with world(tmp_path, files=files, options=options) as it:
+    with world(tmp_path, files=files, options=options, clock=clock) as it:
         for _ in range(200):
             it.tiers.computed(0, 1000, 10.0)
         files.hang_reads = True
         assert it.tiers.prefetch(IDS) is not None
         assert files.hanging.wait(30)
-        until(lambda: nothing_held(it), 15)
+        clock.advance(0.3)  # 20 tokens of 10 ms, patience, and a little
+        until(lambda: nothing_held(it))
         assert not files.release.is_set()
         files.release.set()
 

@@ -136,7 +136,7 @@ def pattern(scope: str, prefix: Tokens, shape: torch.Size) -> torch.Tensor:
     return torch.from_numpy(numbers.astype(np.float32))
 
 
-def until(condition: Callable[[], bool], seconds: float = 30.0) -> None:
+def until(condition: Callable[[], bool], seconds: float = 120.0) -> None:
     """Wait for it; fails when it does not come."""
     end = time.monotonic() + seconds
     while not condition():

@@ -246,3 +246,15 @@ def _prefilled(bench: Bench, tokens: list[int]) -> Sequence:
     while sequence.generated == 0:
         bench.step()
     return sequence
+
+
+def test_after_a_restart_a_request_counts_only_what_it_reuses_from_then_on() -> None:
+    bench = Bench()
+    sequence = bench.add(list(range(9)))
+    bench.step()
+    sequence.came["host"] += 2 * BLOCK
+    bench.scheduler.restart()
+    bench.cache.purge_all()
+    assert not sequence.came
+    bench.step()
+    assert sequence.reused == 0

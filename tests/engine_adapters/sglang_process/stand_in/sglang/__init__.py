@@ -22,6 +22,8 @@ class Manager:
         request, ids = asked.fields, asked.fields["input_ids"]
         if ids[0] == 13:
             os._exit(13)  # the process breaks
+        if ids[0] == 16:
+            print("x" * 1_000_000, flush=True)
         if ids[0] == 14:
             raise RefusedError("fourteen is refused")
         text, forever = "", ids[0] == 15
