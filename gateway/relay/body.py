@@ -2,6 +2,7 @@
 
 from gateway.settings import GatewaySettings
 from gateway.wire.extension import KvgateFields, check_extension
+from gateway.wire.template_fields import TemplateFields, check_template
 from gateway.wire.validation import WireModel
 
 
@@ -11,7 +12,7 @@ class StreamOptions(WireModel):
     include_usage: bool | None = None
 
 
-class RelayedBody(WireModel):
+class RelayedBody(TemplateFields):
     """Fields that are acted upon here."""
 
     model: str
@@ -25,5 +26,6 @@ class RelayedBody(WireModel):
         return self.stream_options is not None and bool(self.stream_options.include_usage)
 
     def check(self, settings: GatewaySettings) -> None:
-        """Raises ApiError 400 for what contradicts the operator's limits."""
+        """Raises ApiError 400 for what contradicts the operator's limits, or would change how prompts are rendered."""
+        check_template(self)
         check_extension(self.kvgate, settings)

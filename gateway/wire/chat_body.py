@@ -12,15 +12,6 @@ from gateway.wire.messages import Message, NamedToolChoice, Tool, ToolChoice
 from gateway.wire.sampling import SamplingFields, check_common
 from gateway.wire.validation import WireModel
 
-# What a template is rendered with; a client may not replace it through chat_template_kwargs.
-_RESERVED_KWARGS = frozenset(
-    {
-        "messages", "tools", "documents", "chat_template", "tokenize", "add_generation_prompt",
-        "continue_final_message", "conversation", "tokenizer", "return_dict", "return_tensors", "padding",
-        "truncation", "max_length", "tokenizer_kwargs", "bos_token", "eos_token", "pad_token", "unk_token",
-    }
-)  # fmt: skip
-
 
 class JsonSchema(WireModel):
     """A named schema; `strict` is taken and makes no difference, since every schema is enforced."""
@@ -82,8 +73,6 @@ def check_chat(chat: ChatBody, settings: GatewaySettings) -> None:
     check_common(chat, settings)
     if chat.top_logprobs is not None and not chat.logprobs:
         raise invalid("'top_logprobs' needs 'logprobs': true.", "top_logprobs")
-    for name in sorted(_RESERVED_KWARGS & set(chat.chat_template_kwargs or ())):
-        raise invalid(f"'{name}' cannot be set by a client.", f"chat_template_kwargs.{name}")
     if chat.modalities is not None and chat.modalities != ["text"]:
         raise unsupported("This model answers with text only.", "modalities")
     if chat.functions is not None or chat.function_call is not None:

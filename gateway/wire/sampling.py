@@ -9,6 +9,7 @@ from engine_adapters.base import GrammarSpec, SamplingParams
 from gateway.errors import invalid, unsupported
 from gateway.settings import GatewaySettings
 from gateway.wire.extension import KvgateFields, check_extension
+from gateway.wire.template_fields import TemplateFields, check_template
 from gateway.wire.validation import WireModel
 
 _INT64 = 2**63
@@ -25,7 +26,7 @@ class StreamOptions(WireModel):
     include_usage: bool | None = None
 
 
-class SamplingFields(WireModel):
+class SamplingFields(TemplateFields):
     """What both generation routes take. None stands for a default."""
 
     model: str
@@ -52,8 +53,6 @@ class SamplingFields(WireModel):
     user: str | None = None
     metadata: dict[str, Any] | None = None
     prompt_logprobs: Any = None
-    chat_template: Any = None
-    tokenize: Any = None
     kvgate: KvgateFields | None = None
 
     @field_validator("logit_bias")
@@ -95,10 +94,7 @@ def check_common(fields: SamplingFields, settings: GatewaySettings) -> None:
         raise invalid(f"'n' can be at most {settings.max_choices}.", "n")
     if fields.prompt_logprobs is not None:
         raise unsupported("Log probabilities of the prompt are not supported.", "prompt_logprobs")
-    if fields.chat_template is not None:
-        raise invalid("A chat template sent by a client is refused; the operator sets it.", "chat_template")
-    if fields.tokenize is not None:
-        raise invalid("The server decides how prompts are tokenized.", "tokenize")
+    check_template(fields)
 
 
 def sampling_params(

@@ -168,6 +168,7 @@ CHAT_REFUSALS: list[tuple[str, dict[str, Any], str | None]] = [
     ),
     ("chat_template", chat(chat_template="{{ 1 }}"), "chat_template"),
     ("tokenize", chat(tokenize=False), "tokenize"),
+    ("trust_remote_code", chat(trust_remote_code=True), "trust_remote_code"),
     (
         "chat_template in kwargs",
         chat(chat_template_kwargs={"chat_template": "x"}),

@@ -44,9 +44,39 @@ def test_canon_rewrites_what_goes_on(relay_to) -> None:
 
 def test_the_extension_stays_here_and_unknown_fields_go_on(relay_to) -> None:
     pair = relay_to(hello)
-    body = {"model": MODEL, "messages": [USER], "kvgate": {"ttl": 5}, "chat_template": "mine", "min_p": 0.1}
+    body = {"model": MODEL, "messages": [USER], "kvgate": {"ttl": 5}, "mine": [1], "min_p": 0.1}
     pair.gateway.http.post(CHAT, json=body)
     assert pair.engine.asked[0].body == {k: v for k, v in body.items() if k != "kvgate"}
+
+
+@pytest.mark.parametrize(
+    ("switch", "param"),
+    [
+        ({"chat_template": "{{ messages }}"}, "chat_template"),
+        ({"tokenize": False}, "tokenize"),
+        ({"trust_remote_code": True}, "trust_remote_code"),
+        ({"chat_template_kwargs": {"chat_template": "x"}}, "chat_template_kwargs.chat_template"),
+        ({"chat_template_kwargs": {"tokenize": False}}, "chat_template_kwargs.tokenize"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("path", "prompt"), [(CHAT, {"messages": [USER]}), ("/v1/completions", {"prompt": "Hi"})]
+)
+def test_no_engine_gets_a_template_or_a_switch_of_its_rendering_from_a_client(
+    relay_to, path, prompt, switch, param
+) -> None:
+    pair = relay_to(hello)
+    refused = pair.gateway.http.post(path, json={"model": MODEL, **prompt, **switch})
+    assert (refused.status_code, refused.json()["error"]["param"]) == (400, param)
+    assert pair.engine.asked == []
+
+
+def test_template_variables_go_on(relay_to) -> None:
+    pair = relay_to(hello)
+    body = {"model": MODEL, "messages": [USER], "chat_template": None}
+    body["chat_template_kwargs"] = {"enable_thinking": False}
+    assert pair.gateway.http.post(CHAT, json=body).status_code == 200
+    assert pair.engine.asked[0].body == body
 
 
 def test_the_clients_key_stays_here_and_the_engines_goes_on() -> None:
