@@ -7,6 +7,25 @@ import pytest
 
 from tests.engines.record import SESSIONS, Session
 from tests.engines.running import running
+from tests.requirements import loud_skips
+
+MINUTES = (
+    "test_served.py",
+    "test_lmcache.py",
+    "test_sglang_process.py",
+)  # each start of an engine takes some
+WHY = "engines that take minutes to start run with `make test-engines`"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """What takes minutes runs only where it was asked for by its marker."""
+    if "engines" in config.option.markexpr:
+        return
+    slow = [item for item in items if item.path.name in MINUTES and item.path.parent == Path(__file__).parent]
+    for item in slow:
+        item.add_marker(pytest.mark.skip(reason=WHY))
+    if slow:
+        loud_skips[WHY] = len(slow)
 
 
 @pytest.fixture(scope="module")

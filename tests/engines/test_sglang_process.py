@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import pytest_asyncio
 
 from engine_adapters.base import Finished, GenerateRequest, GrammarSpec, SamplingParams, TextDelta, Usage
 from engine_adapters.errors import ContextLengthError, EngineFailureError
@@ -29,7 +30,7 @@ ON_A_CPU = {
 }
 
 
-@pytest.fixture(scope="module", loop_scope="module")
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def engine(smollm2_folder: Path) -> AsyncIterator[SGLangProcess]:
     python = engine_python("sglang", "KVGATE_SGLANG_SERVER_PYTHON")
     require_that(python.exists(), "SGLang is not in place: tests/engines/sglang.sh puts it there")
