@@ -200,16 +200,15 @@ class TieredCache:
         """
         return self._purger.purge(scope, self._chains.digest(scope), timeout)
 
-    def identify(self, identity: CacheIdentity, change: Callable[[], None] = lambda: None) -> None:
-        """KV is computed otherwise from here on: `change` makes it so, and `identity` says what it is now.
+    def identify(self, identity: CacheIdentity) -> None:
+        """KV is computed otherwise from here on, and `identity` says what it is now.
 
         Nothing from before is served any more, from no tier. What lies below the device stays where it is, for whoever
-        has that identity. Nothing may compute meanwhile, and leases from before must not be used any more.
+        has that identity. Nothing may compute since that changed, and leases from before must not be used any more.
         """
         with self._purges.everything():
             self._fetches.forget(None)
             self._backup.forget(None)
-            change()
             self._chains.replace(identity)
             self.cache.purge_all()
             if self.states is not None:

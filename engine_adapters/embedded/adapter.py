@@ -247,15 +247,22 @@ class EmbeddedAdapter(EngineAdapter):
 
     def _change(self, change: Callable[[], None], key: CacheIdentity) -> None:
         def do() -> None:
-            if self.tiers is not None:
-                self.tiers.identify(key, change)
-                return
-            change()
-            self.cache.purge_all()
-            if self.states is not None:
-                self.states.store.flush()
+            now = replace(key, update_epoch=UpdateEpoch(key.weights_digest).changed())  # if it fails half way
+            try:
+                change()
+                now = key
+            finally:
+                self._computed_otherwise(now)
 
         self.engine.between_steps(do).result()
+
+    def _computed_otherwise(self, key: CacheIdentity) -> None:
+        if self.tiers is not None:
+            self.tiers.identify(key)
+            return
+        self.cache.purge_all()
+        if self.states is not None:
+            self.states.store.flush()
 
     async def aclose(self) -> None:
         await asyncio.to_thread(self._close)

@@ -183,7 +183,7 @@ class Engine:
             self._loop.scheduler.restart()
             try:
                 change()
-            except Exception as error:  # noqa: BLE001  whoever asked is told
+            except BaseException as error:  # noqa: BLE001  whoever asked is told, of a native library's panic, too
                 done.set_exception(error)
             else:
                 done.set_result(None)

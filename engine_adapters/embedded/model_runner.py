@@ -158,27 +158,31 @@ class ModelRunner:
         return self._run([segment], np.arange(segment.size))
 
     def other_weights(self, folder: Path, trust_remote_code: bool = False) -> torch.nn.Module:
-        """The model of another folder, in main memory, for `take_weights`. Raises OSError or ValueError."""
-        dtype = next(self._model.parameters()).dtype
-        cpu = torch.device("cpu")
-        return load_model(folder, device=cpu, dtype=dtype, trust_remote_code=trust_remote_code)
-
-    @torch.inference_mode()
-    def take_weights(self, other: torch.nn.Module) -> None:
-        """Overwrite this model's weights in place with those of another of the same architecture.
-
-        KV computed before is worth nothing afterwards.
+        """The model of another folder, in main memory, for `take_weights`.
 
         Raises:
-            UnsupportedModelError: it has other weights by name, shape or kind of number; nothing was changed.
+            OSError, ValueError: it cannot be loaded.
+            UnsupportedModelError: it has other weights by name, shape or kind of number.
         """
+        dtype = next(self._model.parameters()).dtype
+        cpu = torch.device("cpu")
+        other = load_model(folder, device=cpu, dtype=dtype, trust_remote_code=trust_remote_code)
         ours, theirs = self._model.state_dict(), other.state_dict()
         odd = [name for name in ours.keys() | theirs.keys() if not _alike(ours.get(name), theirs.get(name))]
         if odd:
             raise UnsupportedModelError(
                 f"these weights do not fit the loaded model: {', '.join(sorted(odd)[:3])}"
             )
-        for name, weight in ours.items():
+        return other
+
+    @torch.inference_mode()
+    def take_weights(self, other: torch.nn.Module) -> None:
+        """Overwrite this model's weights in place with those of one from `other_weights`.
+
+        KV computed before is worth nothing afterwards.
+        """
+        theirs = other.state_dict()
+        for name, weight in self._model.state_dict().items():
             weight.copy_(theirs[name])
 
     def warm_up(self) -> None:

@@ -83,6 +83,27 @@ def test_weights_changed_in_place_under_one_name_share_what_is_below_the_device(
         settle(adapter)
 
 
+class Panic(BaseException):
+    """As of a native library."""
+
+
+@pytest.mark.parametrize("error", [RuntimeError, Panic])
+@pytest.mark.parametrize("host_bytes", [0, 8 << 20])
+def test_after_a_change_that_failed_half_way_nothing_from_before_is_served(
+    config: EmbeddedConfig, error: type[BaseException], host_bytes: int
+) -> None:
+    def breaks() -> None:
+        raise error("half way")
+
+    with running(replace(config, host_cache_bytes=host_bytes)) as adapter:
+        for _ in range(2):
+            ask(adapter, PROMPT)
+        with pytest.raises(error, match="half way"):
+            asyncio.run(adapter.change_weights(breaks))
+        assert ask(adapter, PROMPT)[1].reuse.reused == 0
+        assert ask(adapter, PROMPT)[1].reuse.reused == 192
+
+
 def test_weights_of_another_shape_are_refused_and_nothing_changes(
     config: EmbeddedConfig, tmp_path: Path
 ) -> None:
@@ -154,7 +175,6 @@ def test_weights_are_taken_whole_or_not_at_all(tiny_model: Callable[[str], Path]
 
     runner = ModelRunner.load(tiny_model("llama"), device="cpu", num_blocks=4)
     before = {name: weight.clone() for name, weight in runner._model.state_dict().items()}
-    other = runner.other_weights(save_tiny_model("llama", tmp_path / "m", seed=3, num_hidden_layers=2))
     with pytest.raises(UnsupportedModelError, match="do not fit"):
-        runner.take_weights(other)
+        runner.other_weights(save_tiny_model("llama", tmp_path / "m", seed=3, num_hidden_layers=2))
     assert all(torch.equal(weight, before[name]) for name, weight in runner._model.state_dict().items())
