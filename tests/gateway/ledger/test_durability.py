@@ -30,7 +30,7 @@ def is_whole(path: Path) -> bool:
 def test_a_kill_at_any_time_loses_nothing_that_was_written_and_breaks_nothing(url: URL) -> None:
     chosen = random.Random(11)
     stated = url.render_as_string(hide_password=False)
-    for life in range(6):
+    for life in range(4):
         first = life * 1_000_000
         process = WritingProcess(stated, f"life{life}", first)
         for _ in range(chosen.randrange(2, 120)):
