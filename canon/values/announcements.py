@@ -54,6 +54,19 @@ GIVEN = re.compile(
     r"|以下|下面|下記|次の|다음|假设|想象|仮に|가정",
     re.IGNORECASE,
 )
+# An order that means what stands right above it.
+REFERS = re.compile(
+    r"\b(?:(?:this|that|these|those) (?:branch|directory|folder|language|locale|time ?zone|zone|path|id|account|address"
+    r"|name|session|repository|port|host|server|file)"
+    r"|(?:use|leave|in|to|from|with|of|on|name|push|commit|edit|hide|reveal|share|mention) (?:it|them|there))\b"
+    r"|\bdiese[mrsn]? (?:branch|zweig|ordner|verzeichnis|sprache|zeitzone|pfad|konto|adresse)\b"
+    r"|\b(?:cette|ce) (?:branche|dossier|langue|fuseau)|\b(?:esta|este) (?:rama|carpeta|idioma|zona)",
+    re.IGNORECASE,
+)
+PERSONA = re.compile(
+    r"\byour name\b|\bdein name\b|\bdu hei(?:ß|ss)t\b|\btu t'appelles|\bte llamas\b|你的名字|あなたの名前",
+    re.IGNORECASE,
+)
 # Words of a line below which values of the moment are to be expected.
 OF_STATE = re.compile(
     r"\b(?:env|environment|context|info\w*|details?|sessions?|runtime|system|state|status|metadata|meta|current\w*|now|today"

@@ -14,6 +14,7 @@ from canon.values.items import item_of, label_only
 from canon.values.promotion import (
     drop_configurations,
     drop_records,
+    drop_referred,
     mark_repository,
     mark_titled_values,
     promote_blocks,
@@ -59,6 +60,7 @@ def passages_of(text: str, lines: Sequence[Line]) -> tuple[list[Passage], list[S
     mark_repository(sheet)
     drop_records(sheet)
     drop_configurations(sheet)
+    drop_referred(sheet)
     promote_paragraphs(sheet)
     promote_headed(sheet)
     promote_blocks(sheet)

@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 from itertools import pairwise
 
+from canon.values.announcements import REFERS
 from canon.values.git_block import mark_git_blocks
 from canon.values.items import Item, item_of, says_present
 from canon.values.screen import may_hold_item
@@ -26,6 +27,7 @@ _FIELD = re.compile(
     r"(?: [\w#-]{1,20}){0,2} ?[:：]",
     re.IGNORECASE,
 )
+_ORDER = 160  # characters of an order
 _EDGE_KINDS = frozenset(("clock", "counter", "uuid", "ulid", "ksuid", "traceparent"))
 _NEIGHBOUR_KINDS = _EDGE_KINDS | {"date"}
 
@@ -88,6 +90,16 @@ def _around(item: Item, string: str) -> str:
         pieces.append(string[at:start])
         at = stop
     return "\0".join((*pieces, string[at:])).strip().casefold()
+
+
+def drop_referred(sheet: Sheet) -> None:
+    """Places and names that an order in the next line speaks of; a clock is found in the note just as well."""
+    for at in range(len(sheet) - 1):
+        item, below = sheet.items[at], sheet.strings[at + 1]
+        if item is None or not sheet.moves[at] or item.kind in _NEIGHBOUR_KINDS or sheet.items[at + 1]:
+            continue
+        if len(below) <= _ORDER and REFERS.search(below):
+            sheet.stay(at)
 
 
 def drop_configurations(sheet: Sheet) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from canon.text import Line
+from canon.values.announcements import PERSONA
 from canon.values.handed_over import is_fiction, mark_handed_over, paragraphs_of
 from canon.values.headings import Heading, heading_of
 from canon.values.items import Item, item_of
@@ -165,6 +166,8 @@ def _shown(headings: Sequence[Heading | None], blank: Sequence[bool]) -> list[bo
 
 
 def _item(string: str, personal: bool) -> Item | None:
+    if PERSONA.search(string[:80]):
+        return None  # the model's name is no value of the moment, whatever else the line says
     if "<" in string and "<!--" not in string:
         return element_item(string)
     label, colon, rest = string.partition(":")
