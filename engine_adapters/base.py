@@ -173,6 +173,7 @@ class Usage:
     queue_s: float | None = (
         None  # seconds from its arrival in the engine until it was worked on; None: not said
     )
+    matched_tokens: int | None = None  # prompt tokens that the engine's index found; None: not said
 
 
 Event = TextDelta | ReasoningDelta | ToolCallDelta | Finished | Usage

@@ -26,6 +26,7 @@ def row_of(record: RequestRecord, predictor: Predictor | None = None) -> LedgerR
         prompt=record.prompt_tokens if reuse is None or reuse.prompt is None else reuse.prompt,
         reused=None if reuse is None else reuse.reused,
         by_tier={} if reuse is None or reuse.by_tier is None else dict(reuse.by_tier),
+        matched=record.matched_tokens,
         completion=record.completion_tokens,
         reasoning=record.reasoning_tokens,
         reuse_status="not_reported" if reuse is None else reuse.status,

@@ -203,7 +203,8 @@ def serve(
         list[str] | None,
         typer.Option(
             help="How requests are rewritten so that prefixes match: off, observe, safe or full; with chat=, "
-            "messages= or chat/MODEL= in front for some requests. May be repeated.",
+            "messages= or chat/MODEL= in front for some requests, and switches of single rules behind, as in "
+            "full,learned_slots:act. May be repeated.",
             show_default="safe",
         ),
     ] = None,

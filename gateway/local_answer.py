@@ -14,7 +14,7 @@ from gateway.transport.incoming import Incoming
 from gateway.transport.record import RequestRecord
 from gateway.transport.sse import DONE, KEEPALIVE, EventStream
 from gateway.wire.answers import StreamedAnswer, WholeAnswer
-from gateway.wire.usage import cached_tokens, reasoning_tokens, total_reuse
+from gateway.wire.usage import cached_tokens, matched_tokens, reasoning_tokens, total_reuse
 
 
 class LocalRoute:
@@ -80,6 +80,7 @@ def _note_usage(usages: Sequence[Usage], record: RequestRecord) -> None:
     record.prompt_tokens = sum(usage.prompt_tokens for usage in usages)
     record.completion_tokens = sum(usage.completion_tokens for usage in usages)
     record.cached_tokens = cached_tokens(usages)
+    record.matched_tokens = matched_tokens(usages)
     record.reasoning_tokens = reasoning_tokens(usages)
     record.reuse = total_reuse(usages)
     # Several prompts run side by side: how long it took until the first of them ran.

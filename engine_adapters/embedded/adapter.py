@@ -290,4 +290,6 @@ def _usage(done: Done, choices: list[Choice]) -> Usage:
         status="reported",
     )
     thinking = sum(choice.reasoning_tokens for choice in choices) if choices[0].can_think else None
-    return Usage(done.prompt_tokens, done.completion_tokens, reuse, thinking, done.queue_s)
+    return Usage(
+        done.prompt_tokens, done.completion_tokens, reuse, thinking, done.queue_s, done.matched_tokens
+    )

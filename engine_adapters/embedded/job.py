@@ -28,6 +28,7 @@ class Done:
     completion_tokens: int
     reused_tokens: int
     reused_by_tier: Mapping[Tier, int]  # sums to reused_tokens
+    matched_tokens: int  # prompt tokens whose KV some tier had; reused or not
     queue_s: float | None  # seconds until the choice that prefills was admitted
 
 

@@ -248,14 +248,15 @@ class StepLoop:
             reused = job.reused or 0
             tiers = reused_by_tier(job.leader, reused)
             prompt = len(job.request.prompt_ids)
-            job.sink(Done(prompt, job.completion_tokens, reused, tiers, job.leader.queue_s))
+            matched = _matched(job)
+            job.sink(Done(prompt, job.completion_tokens, reused, tiers, matched, job.leader.queue_s))
 
     def _count(self, job: Job) -> None:
         prompt = len(job.request.prompt_ids)
         self.counters.prompt_tokens += prompt
         reused = job.reused or 0
         self.counters.reused_tokens += reused
-        self.counters.matched_tokens += max(job.leader.matched or 0, job.leader.covered, reused)
+        self.counters.matched_tokens += _matched(job)
         self.counters.recomputed_tokens += prompt - reused
         self.counters.completion_tokens += job.completion_tokens
         self._tell(job.leader, reused)
@@ -310,3 +311,8 @@ def _with_what_came(logits: torch.Tensor, chunks: Many[Chunk]) -> tuple[torch.Te
     kept = [chunk for chunk in chunks if chunk.behind is None or chunk.behind.wait()]
     sampled = [chunk for chunk in chunks if chunk.sample]
     return logits[[row for row, chunk in enumerate(sampled) if chunk in kept]], kept
+
+
+def _matched(job: Job) -> int:
+    """Prompt tokens whose KV some tier had. A hybrid model reuses as far as it has a state, too."""
+    return max(job.leader.matched or 0, job.leader.covered, job.reused or 0)

@@ -131,6 +131,6 @@ def settings_of(config: Config) -> GatewaySettings:
     """What the gateway is told."""
     return GatewaySettings(
         max_body_bytes=int(config.max_body_mib * MIB),
-        canon=CanonSettings(policies=tuple(map(parse_policy, config.canon_policy))),
+        canon=CanonSettings(tuple(map(parse_policy, config.canon_policy)), config.canon_rules_version),
         usage=config.usage,
     )

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator, model_validator
 
 from canon.errors import PolicyError
+from canon.policy import RULES_VERSION, RULES_VERSIONS
 from gateway.canonical.policies import parse_policy
 from gateway.config.base import ConfigModel
 from gateway.config.capture import CaptureConfig
@@ -17,6 +18,7 @@ class Config(ConfigModel):
 
     engines: Annotated[list[EngineConfig], Field(min_length=1)]
     canon_policy: Annotated[list[str], Field(default_factory=list)]  # as --canon-policy
+    canon_rules_version: int = RULES_VERSION  # for conversations that begin; running ones keep theirs
     usage: Literal["standard", "full"] = "standard"  # full: `usage.kvgate` in every answer
     ledger: LedgerConfig = LedgerConfig()
     capture: CaptureConfig | None = None  # None: no body is kept anywhere
@@ -31,6 +33,13 @@ class Config(ConfigModel):
                 parse_policy(text)
             except PolicyError as error:
                 raise ValueError(str(error)) from error
+        return given
+
+    @field_validator("canon_rules_version")
+    @classmethod
+    def _known_version(cls, given: int) -> int:
+        if given not in RULES_VERSIONS:
+            raise ValueError(f"there are {', '.join(map(str, sorted(RULES_VERSIONS)))}")
         return given
 
     @model_validator(mode="after")

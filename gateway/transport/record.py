@@ -87,6 +87,7 @@ class RequestRecord:
     stream: bool | None = None
     prompt_tokens: int | None = None
     cached_tokens: int | None = None
+    matched_tokens: int | None = None  # what the engine's index found
     completion_tokens: int | None = None
     reasoning_tokens: int | None = None  # of the completion
     reuse: ReuseReport | None = None  # None: no answer said anything, not even that it does not say

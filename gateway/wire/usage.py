@@ -59,12 +59,17 @@ def cached_tokens(usages: Sequence[Usage]) -> int | None:
 
 def reasoning_tokens(usages: Sequence[Usage]) -> int | None:
     """Over all engine requests; None unless every one said."""
-    total = 0
-    for usage in usages:
-        if usage.reasoning_tokens is None:
-            return None
-        total += usage.reasoning_tokens
-    return total
+    return _sum([usage.reasoning_tokens for usage in usages])
+
+
+def matched_tokens(usages: Sequence[Usage]) -> int | None:
+    """Over all engine requests; None unless every one said."""
+    return _sum([usage.matched_tokens for usage in usages]) if usages else None
+
+
+def _sum(counts: Sequence[int | None]) -> int | None:
+    known = [count for count in counts if count is not None]
+    return sum(known) if len(known) == len(counts) else None
 
 
 def total_reuse(usages: Sequence[Usage]) -> ReuseReport:

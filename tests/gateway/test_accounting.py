@@ -20,7 +20,7 @@ REPORT = ReuseReport(PROMPT, 12, {"device": 8, "host": 4}, "embedded", "reported
 
 @pytest.fixture
 def gateway() -> Iterator[Relaying]:
-    script = events(TextDelta(0, "x"), Finished(0, "length"), Usage(PROMPT, 1, REPORT, 0))
+    script = events(TextDelta(0, "x"), Finished(0, "length"), Usage(PROMPT, 1, REPORT, 0, matched_tokens=14))
     with relaying([], backend=Backend(ScriptedEngine(script), BytePrompts())) as it:
         yield it
 
@@ -43,7 +43,7 @@ def test_a_request_has_a_row(gateway: Relaying, stream: bool) -> None:
         "chat",
         "embedded",
     )
-    assert (row.prompt, row.reused, row.recomputed) == (PROMPT, 12, PROMPT - 12)
+    assert (row.prompt, row.matched, row.reused, row.recomputed) == (PROMPT, 14, 12, PROMPT - 12)
     assert row.by_tier == {"device": 8, "host": 4}
     assert (row.completion, row.reasoning, row.finish, row.status) == (1, 0, "length", 200)
     assert (row.reuse_status, row.reuse_source, row.block_size) == ("reported", "embedded", 16)

@@ -13,10 +13,22 @@ def test_policies_are_named_for_routes_and_models() -> None:
     assert parse_policy("completions/m=off") == PolicyFor("off", "completions", "m")
 
 
-@pytest.mark.parametrize("text", ["best", "chat=best", "chats=full", "chat/=full", "=full", ""])
+@pytest.mark.parametrize("text", [
+    "best", "chat=best", "chats=full", "chat/=full", "=full", "",
+    "full,tool_order", "full,tool_ordr:off", "full,tool_order:on", "full,", "off,tool_order:act",
+])  # fmt: skip
 def test_what_names_no_policy_or_route_is_refused(text: str) -> None:
     with pytest.raises(PolicyError):
         parse_policy(text)
+
+
+def test_single_rules_are_switched_for_a_route_and_a_model() -> None:
+    chosen = parse_policy("chat/m=full,learned_slots:act,tool_order:off")
+    assert chosen == PolicyFor("full", "chat", "m", {"learned_slots": "act", "tool_order": "off"})
+    policies = Policies([chosen, parse_policy("full")])
+    switched, other = policies.of("chat", "m", None), policies.of("chat", "n", None)
+    assert (switched.acts("learned_slots"), switched.runs("tool_order")) == (True, False)
+    assert (other.acts("learned_slots"), other.acts("tool_order")) == (False, True)
 
 
 def test_the_most_specific_policy_counts_then_the_last() -> None:

@@ -42,7 +42,8 @@ def test_all_kinds_are_read(tmp_path: Path) -> None:
             key: {env: DEEP_KEY}
             first_byte_s: 30
           - {name: claude, kind: anthropic, url: "https://api.example.com/v1", models: [m]}
-        canon_policy: [full, chat/one=off]
+        canon_policy: ["full,learned_slots:act", chat/one=off]
+        canon_rules_version: 1
         usage: full
         max_body_mib: 2
         """,
@@ -64,6 +65,8 @@ def test_all_kinds_are_read(tmp_path: Path) -> None:
     settings = settings_of(config)
     assert (settings.usage, settings.max_body_bytes) == ("full", 2 << 20)
     assert [policy.policy for policy in settings.canon.policies] == ["full", "off"]
+    assert settings.canon.policies[0].rules == {"learned_slots": "act"}
+    assert settings.canon.rules_version == 1
 
 
 @pytest.mark.parametrize(
@@ -85,6 +88,11 @@ def test_all_kinds_are_read(tmp_path: Path) -> None:
         ("usage: full", "engines: field required"),
         (f"engines:\n  {ENGINE}\nusage: all", "usage: input should be 'standard' or 'full'"),
         (f"engines:\n  {ENGINE}\ncanon_policy: [fulll]", "canon_policy: "),
+        (
+            f"engines:\n  {ENGINE}\ncanon_policy: ['full,slots:act']",
+            "canon_policy: no rule is called 'slots'",
+        ),
+        (f"engines:\n  {ENGINE}\ncanon_rules_version: 99", "canon_rules_version: there are 1"),
         (f"engines:\n  {ENGINE}\n  {ENGINE}", "two engines are called 'a'"),
         (
             "engines:\n  - {name: a, kind: vllm, url: 'http://x', models: [m]}\n"

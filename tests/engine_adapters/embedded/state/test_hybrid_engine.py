@@ -115,6 +115,7 @@ def test_the_second_branch_leaves_a_snapshot_for_the_third(folder: Path) -> None
         for prompt, answer in zip(prompts, answers, strict=True):
             check(folder, prompt, answer)
         assert harness.engine.counters()["matched_tokens"] == 128, "what the index had, state or not"
+        assert [answer.done.matched_tokens for answer in answers if answer.done] == [0, 64, 64]
 
 
 def test_kv_without_its_state_is_not_reused(folder: Path) -> None:
