@@ -26,9 +26,10 @@ prompts = st.lists(st.sampled_from([1, 2]), min_size=1, max_size=7).map(
 
 
 class AllTiers(RuleBasedStateMachine):
-    """The model is the content itself: bytes are a hash of scope and prefix, checked whenever they are leased."""
+    """The model is the content itself: bytes are a hash of weights, scope and prefix, checked when leased."""
 
     write_policy: WritePolicy = "write_through_on_second_hit"
+    weights = b"w"
 
     def __init__(self) -> None:
         super().__init__()
@@ -40,8 +41,10 @@ class AllTiers(RuleBasedStateMachine):
         self.stack = ExitStack()
         options = TieringOptions(write_policy=self.write_policy, reserve_blocks=0)
         self.files = FaultyFiles()
-        made = world(self.folder / "kv", blocks=10, host_blocks=6, options=options, files=self.files)
-        self.it: World = self.stack.enter_context(made)
+        folder = self.folder / "kv"
+        self.it: World = self.stack.enter_context(
+            world(folder, blocks=10, host_blocks=6, options=options, files=self.files, weights=self.weights)
+        )
 
     def teardown(self) -> None:
         self.stack.close()
@@ -132,6 +135,12 @@ class AllTiers(RuleBasedStateMachine):
         for _ in range(steps):
             if not self.it.cache.compact(2):
                 break
+
+    @rule(weights=st.sampled_from([b"w", b"x"]))
+    def other_weights(self, weights: bytes) -> None:
+        """While anything may be on its way; later perhaps back to the ones of before."""
+        self.it.compute_otherwise(weights)
+        self.weights = weights
 
     @rule()
     def restart(self) -> None:

@@ -56,6 +56,12 @@ class World:
     pool: BlockPool
     device: DeviceTier
     tiers: TieredCache
+    weights: bytes = b"w"
+
+    def compute_otherwise(self, weights: bytes) -> None:
+        """Other weights from here on. No request may be running."""
+        self.tiers.identify(identity(weights))
+        self.weights = weights
 
     def run(self, tokens: list[int], scope: str = "default") -> int:
         """One request: reuse what is ready, compute the rest, leave. Returns reused tokens, bytes checked."""
@@ -98,7 +104,7 @@ class World:
 
     def write(self, block: int, prefix: Tokens, scope: str) -> None:
         """Compute one block: write the bytes that belong to the tokens up to its end."""
-        self._views(block, lambda view: view.copy_(pattern(scope, prefix, view.shape)))
+        self._views(block, lambda view: view.copy_(self._bytes(scope, prefix, view.shape)))
 
     def check(self, lease: Lease, scope: str) -> None:
         """Every ready block holds the bytes of its tokens and of all before them."""
@@ -106,7 +112,7 @@ class World:
             prefix = lease.tokens[: (block + 1) * BLOCK]
             self._views(
                 int(lease.blocks[block]),
-                lambda view, p=prefix: _same(view, pattern(scope, p, view.shape)),
+                lambda view, p=prefix: _same(view, self._bytes(scope, p, view.shape)),
             )
 
     def settle(self) -> None:
@@ -118,6 +124,9 @@ class World:
     def settle_links(self) -> None:
         """Wait until no byte moves."""
         until(lambda: self.tiers._engine.idle)
+
+    def _bytes(self, scope: str, prefix: Tokens, shape: torch.Size) -> torch.Tensor:
+        return pattern(f"{scope} under {self.weights.hex()}", prefix, shape)
 
     def _views(self, block: int, visit: Callable[[torch.Tensor], object]) -> None:
         for layer in range(LAYERS):
@@ -191,6 +200,6 @@ def world(
     )
     tiers.computed(0, 1000, 3600.0)  # prefill is dear, so that whatever is found is worth loading
     try:
-        yield World(cache, pool, device, tiers)
+        yield World(cache, pool, device, tiers, weights)
     finally:
         tiers.close()
