@@ -107,7 +107,11 @@ class Linter:
             self._requests,
             self._prompt,
             tuple(self._gains()),
-            "the log has more blocks than are remembered, so reuse may be higher" if self._raw.full else "",
+            incomplete=(
+                "the log has more blocks than are remembered, so reuse may be higher"
+                if self._raw.full
+                else ""
+            ),
         )
 
     def _share(self, reused: int) -> float:
@@ -253,7 +257,8 @@ def lint(
     linter = Linter(policy, tokenizer and encoded_by(tokenizer), block_size)
     for body in bodies:
         linter.add(body)
-    return linter.report()
+    report = linter.report()
+    return report if tokenizer is None else replace(report, template=tokenizer.prefix_hazards)
 
 
 def encoded_by(tokenizer: Any) -> Encode:

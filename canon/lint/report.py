@@ -28,6 +28,7 @@ class LintReport:
     requests: int
     prompt_tokens: int
     rules: tuple[RuleGain, ...]
+    template: tuple[Finding, ...] = ()  # what the model's chat template does to prefixes, where it is known
     incomplete: str = ""  # why figures are lower bounds; empty: they are not
 
     def as_json(self) -> Mapping[str, object]:
@@ -42,6 +43,7 @@ class LintReport:
             "requests": self.requests,
             "prompt_tokens": self.prompt_tokens,
             "rules": [_plain(gain) for gain in self.rules],
+            "template": [_plain(finding) for finding in self.template],
             "incomplete": self.incomplete,
         }
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from canon.errors import TemplateError
+from canon.results import Finding
 from canon.tokens.conversation import ConversationForm
 from canon.tokens.dropped import refuse_dropped
 from canon.tokens.encoder import PromptEncoder
@@ -18,6 +19,7 @@ from canon.tokens.limits import ChatLimits
 from canon.tokens.memo import EncodingMemo
 from canon.tokens.model_folder import ModelFolder, read_model_folder
 from canon.tokens.plain_data import PlainCopy, check_surrogates
+from canon.tokens.prefix_hazards import prefix_hazards
 from canon.tokens.rendering import Conversation, RenderedChat, render_controlled, render_text, role_names
 from canon.tokens.sandbox import RenderClock
 from canon.tokens.stand_ins import ControlTokens
@@ -148,6 +150,13 @@ class PromptTokenizer:
         """The opening and the closing tag, where the template or the vocabulary has a pair."""
         source = self._chat.template.source if self._chat else ""
         return find_thinking_tags(source, {token.content for token in self._tokenizers.added.values()})
+
+    @cached_property
+    def prefix_hazards(self) -> tuple[Finding, ...]:
+        """What the model's chat templates themselves do to prefixes, each kind once."""
+        chats = (self._chat, self._tool_chat)
+        found = [finding for chat in chats if chat is not None for finding in prefix_hazards(chat.template)]
+        return tuple(dict.fromkeys(found))
 
     def chat(
         self,

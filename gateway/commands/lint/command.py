@@ -4,6 +4,7 @@ import json
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Literal
@@ -11,12 +12,12 @@ from typing import Literal
 from rich.console import Console
 
 from canon.errors import CanonError
-from canon.lint import Linter, LintReport
+from canon.lint import Linter, LintReport, encoded_by
 from gateway.commands.lint.html import as_html
 from gateway.commands.lint.log_files import Logs
 from gateway.commands.lint.sarif import as_sarif
 from gateway.commands.lint.terminal import print_report
-from gateway.commands.lint.tokenizers import encode_with
+from gateway.commands.lint.tokenizers import tokenizer_of
 
 Format = Literal["table", "json", "html", "sarif"]
 
@@ -34,7 +35,8 @@ def run(
 ) -> int:
     """Lint the logs and print a report; the exit code."""
     try:
-        encode = encode_with(tokenizer) if tokenizer is not None else None
+        counted_by = None if tokenizer is None else tokenizer_of(tokenizer)
+        encode = None if counted_by is None else encoded_by(counted_by)
         logs = Logs(paths)
         logs.progress = _progress(logs.size)
         linter = Linter(policy, encode, block_size)
@@ -43,6 +45,8 @@ def run(
     except (OSError, CanonError, EOFError) as error:
         return _unusable(str(error))
     report = linter.report()
+    if counted_by is not None:
+        report = replace(report, template=counted_by.prefix_hazards)
     if not report.requests:
         reasons = ", ".join(f"{count} lines {reason}" for reason, count in logs.skipped.items()) or "no lines"
         return _unusable(

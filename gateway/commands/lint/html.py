@@ -31,13 +31,17 @@ def as_html(report: LintReport, places: list[Place], policy: str) -> str:
         f"<td class=n>{gain.reuse_after:.1%}</td><td class=n>{gain.tokens_saved:,}</td></tr>"
         for gain in report.rules
     )
+    hazards = "".join(
+        f"<p>The model has {escape(each.cause)}: {escape(each.detail)}. What ends it: {escape(each.fix)}.</p>"
+        for each in report.template
+    )
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <title>kvgate lint</title><style>{_STYLE}</style></head><body>
 <h1>What breaks the prefixes of this log</h1>
 <p>{report.requests:,} requests, {report.prompt_tokens:,} prompt tokens. {escape(report.incomplete)}</p>
 {_bar("Reuse rate as it is", report.reuse_before)}{_bar(f"Under policy {policy}", report.reuse_after)}
-<table><thead><tr><th class=n>tokens lost</th><th class=n>requests</th><th>cause</th><th>where</th>
+{hazards}<table><thead><tr><th class=n>tokens lost</th><th class=n>requests</th><th>cause</th><th>where</th>
 <th>before, after</th><th>what ends it</th></tr></thead><tbody>{rows}</tbody></table>
 <table><thead><tr><th>rule</th><th class=n>requests edited</th><th class=n>reuse before</th><th class=n>reuse after</th>
 <th class=n>tokens saved</th></tr></thead><tbody>{gains}</tbody></table>

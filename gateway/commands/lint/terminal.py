@@ -22,6 +22,12 @@ def print_report(report: LintReport, logs: Logs, policy: str, console: Console) 
         console.print(_difference(report.findings[0], logs.places[report.first_seen[0]]))
     else:
         console.print("Nothing found that breaks a prefix.", style="green")
+    for hazard in report.template:
+        console.print(
+            Text(
+                f"The model has {hazard.cause}: {hazard.detail}. What ends it: {hazard.fix}.", style="yellow"
+            )
+        )
     if report.rules:
         console.print(_rules(report))
 

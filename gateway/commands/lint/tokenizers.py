@@ -3,16 +3,18 @@
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from canon.errors import CanonError, ModelFolderError
-from canon.lint import encoded_by
-from canon.lint.prefix_model import Encode
+
+if TYPE_CHECKING:
+    from canon.tokens import PromptTokenizer
 
 _FILES = ("tokenizer*", "special_tokens_map.json", "chat_template*", "config.json")
 _DEFAULT = "smollm2-135m-instruct"
 
 
-def encode_with(name: str) -> Encode:
+def tokenizer_of(name: str) -> "PromptTokenizer":
     """`name` is a model's folder, the default model's name, or owner/model at the Hugging Face hub.
 
     Raises:
@@ -20,7 +22,7 @@ def encode_with(name: str) -> Encode:
     """
     from canon.tokens import PromptTokenizer
 
-    return encoded_by(PromptTokenizer.from_folder(_folder(name)))
+    return PromptTokenizer.from_folder(_folder(name))
 
 
 def _folder(name: str) -> Path:

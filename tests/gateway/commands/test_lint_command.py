@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.canon.sample_tokenizers import sample, template, write_folder
+
 RULES = "\n".join(
     f"Rule {number}: be brief, and name the help page that you used for it." for number in range(20)
 )
@@ -125,3 +127,12 @@ def test_a_damaged_gzip_is_an_error_and_no_crash(tmp_path: Path, log: Path):
     run = lint(path)
     assert run.returncode == 2
     assert b"Traceback" not in run.stderr
+
+
+def test_a_template_that_breaks_prefixes_is_told_in_every_form_people_read(log: Path, tmp_path: Path):
+    folder = write_folder(tmp_path / "model", sample("byte_level"), template("dated"))
+    report = json.loads(lint(log, "--json", "--tokenizer", folder).stdout)
+    assert [hazard["cause"] for hazard in report["template"]] == ["a template that writes the date"]
+    for form in ([], ["--html"]):
+        assert b"a template that writes the date" in lint(log, "--tokenizer", folder, *form).stdout
+    assert json.loads(lint(log, "--json").stdout)["template"] == []
