@@ -68,7 +68,19 @@ def compare(old: Sequence[Segment], new: Sequence[Segment]) -> list[Divergence]:
     for step in _steps(old, new):
         if not _follow(step, old, new, trail, rest):
             break
-    return [each for each in _moves(trail.found, old, new) if each.lost >= _WORTH]
+    found = [_with_answer(each, old[-1], new) if old else each for each in trail.found]
+    return [each for each in _moves(found, old, new) if each.lost >= _WORTH]
+
+
+def _with_answer(last: Divergence, newest: Segment, new: Sequence[Segment]) -> Divergence:
+    """What the earlier request ended in was taken out or rewritten: the answer to it is computed again as well."""
+    rewritten = newest.role in ("tool", "function") and last.change == "changed"
+    if last.old is not newest or last.lost or not (rewritten or last.change == "removed"):
+        return last
+    behind = [piece for piece in new if piece.turn > last.segment.turn and piece.role == "assistant"]
+    if newest.role not in ("user", "tool", "function") or not behind or len(last.before) < _WORTH:
+        return last
+    return replace(last, lost=byte_length(behind[0].text))
 
 
 def _common(old: Sequence[Segment], new: Sequence[Segment]) -> int:

@@ -134,6 +134,12 @@ def _permuted_words(evidence: Evidence) -> bool:
     return len(before) > 1 and before != after and sorted(before) == sorted(after)
 
 
+def _taken_off(evidence: Evidence) -> bool:
+    """Whether a turn has lost its end, and nothing else."""
+    one = evidence.divergence
+    return one.change == "removed" and one.old is not None and one.old.text.startswith(one.segment.text)
+
+
 def _newest_turn(evidence: Evidence) -> bool:
     return evidence.divergence.segment is evidence.new[-1]
 
@@ -272,6 +278,12 @@ _KINDS: tuple[tuple[_Test, Cause], ...] = (
     (
         _all(_role("tool"), _both(_CLEARED)),
         Cause("history_rewritten", "an earlier tool result changed", "leave earlier turns as they were sent"),
+    ),
+    (
+        _all(_role("user"), _taken_off),
+        Cause(
+            "floating_block", "a block that only the newest turn has", "leave it in the turn it was sent with"
+        ),
     ),
     (
         _history_is_shorter,

@@ -12,7 +12,10 @@ _AROUND = 200  # characters around a difference that are looked at, within its l
 _STARTS = re.compile(r"(?<![\w/.:-])[\w/~$+\u2212-]")
 _AGE = re.compile(
     r"\d{1,5} ?(?:s|m|h|d|w|secs?|mins?|hrs?|(?:second|minute|hour|day|week|month|year)s?)(?: ago\b|(?=[\])]))"
-    r"|(?:vor|il y a|hace) (?:\d{1,5}|einem|einer) \w{1,12}"
+    r"|(?:vor|il y a|hace|há) (?:\d{1,5}|einem|einer|une?|uno|uma?) \w{1,12}"
+    r"|(?:\d{1,5}|an?|one|two|three) (?:second|minute|hour|day|week|month|year)s? ago\b"
+    r"|\d{1,5} \w{1,12} (?:назад|fa|önce|geleden|sedan|temu)\b"
+    r"|\b(?:just now|yesterday|(?:vor)?gestern|hier|ayer|ieri)\b"
     r"|\d{1,5} ?(?:秒|分|分钟|小时|時間|天|日|週間|周|个月|か月|年)(?:前|以前|之前)"
     r"|\d{1,5} ?(?:초|분|시간|일|주|개월|년) ?전",
     re.IGNORECASE,

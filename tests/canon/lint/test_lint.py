@@ -85,3 +85,33 @@ def test_a_value_on_top_of_a_long_newest_turn_is_told():
 def test_other_marks_around_the_same_words_are_no_list_in_another_order():
     bodies = [chat(f"Say {mark}good day{mark} first.\n{RULES}", "Where?") for mark in "\"'"]
     assert [finding.rule for finding in canon.lint(bodies).findings] == ["changing_text"]
+
+
+def test_a_block_that_differs_each_time_and_is_on_the_newest_turn_only_is_told():
+    blocks = [f"\n\nOpen file: a.py, line {line}. Others: b.py, c.py and d.py." for line in (12, 14)]
+    bodies = [chat(RULES, "First?" + blocks[0]), chat(RULES, "First?", ANSWER, "Second?" + blocks[1])]
+    (finding,) = canon.lint(bodies).findings
+    assert (finding.rule, finding.path) == ("floating_block", "messages[1].content")
+
+
+def test_a_tool_result_that_was_cleared_is_told_with_the_answer_that_is_computed_again():
+    call = {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    bodies = [chat(RULES, "Where?") for _ in range(2)]
+    for body, result in zip(bodies, ("row " * 50, "[old result cleared]"), strict=True):
+        body["messages"] += [
+            {"role": "assistant", "content": None, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": "a", "content": result},
+        ]
+    bodies[1]["messages"] += [{"role": "assistant", "content": ANSWER}, {"role": "user", "content": "Next"}]
+    (finding,) = canon.lint(bodies).findings
+    assert finding.rule == "history_rewritten"
+    assert finding.tokens_lost == len(ANSWER) // 4
+
+
+@pytest.mark.parametrize(
+    "age", ["{} days ago", "{} дня назад", "{} giorni fa", "há {} dias", "{} gün önce", "il y a {} jours"]
+)
+def test_ages_are_told_in_many_languages(age: str):
+    bodies = [chat(f"Memory:\n- likes bells ({age.format(days)})\n{RULES}", "Where?") for days in (3, 4)]
+    (finding,) = canon.lint(bodies).findings
+    assert finding.rule == "relative_time"
