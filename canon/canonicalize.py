@@ -41,7 +41,7 @@ def canonicalize(
     Raises:
         PolicyError: no policy is called that.
     """
-    chosen = Policy.named(policy) if isinstance(policy, str) else policy
+    chosen = Policy.parse(policy) if isinstance(policy, str) else policy
     if chosen.name == "off":
         return CanonResult(body)
     view = view_of(body)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, cast
 
 from canon.errors import PolicyError
 
@@ -51,6 +51,12 @@ class Policy:
             raise PolicyError(f"no policy is called {name!r:.40}; there are {', '.join(_STRENGTH)}")
         return _NAMED[name]
 
+    @classmethod
+    def parse(cls, text: str) -> "Policy":
+        """A policy by its name, with single rules switched behind it: `full,tool_order:off`. Raises PolicyError."""
+        name, switches = split_policy(text)
+        return cls.named(name).with_rules(switches)
+
     def with_rules(self, switches: Mapping[str, Mode]) -> "Policy":
         """This policy with single rules switched. Raises PolicyError for a rule or a mode that does not exist."""
         for rule, mode in switches.items():
@@ -82,6 +88,21 @@ class Policy:
     def runs(self, rule: str) -> bool:
         """Whether the rule looks at requests at all."""
         return self.modes[rule] != "off"
+
+
+def split_policy(text: str) -> tuple[str, Mapping[str, Mode]]:
+    """`full,tool_order:off` -> its name and its switches, neither looked up; raises PolicyError for another form."""
+    name, *switches = text.split(",")
+    if switches and name == "off":
+        raise PolicyError("under off no rule runs, so none can be switched")
+    return name, dict(map(_switch, switches))
+
+
+def _switch(text: str) -> tuple[str, Mode]:
+    rule, colon, mode = text.partition(":")
+    if not colon:
+        raise PolicyError(f"{text!r:.80} switches nothing: write rule:act, rule:report or rule:off")
+    return rule, cast(Mode, mode)  # whether it is one `with_rules` sees
 
 
 def lower(policy: str, wanted: str) -> str:

@@ -431,7 +431,12 @@ def lint(
     logs: Annotated[
         list[Path], typer.Argument(help="Request logs, JSON a line, also gzipped; - is standard input.")
     ],
-    policy: Annotated[str, typer.Option(help="What canon may do: off, observe, safe or full.")] = "full",
+    policy: Annotated[
+        str,
+        typer.Option(
+            help="What canon may do: off, observe, safe or full; full,json_in_text:act switches a rule."
+        ),
+    ] = "full",
     tokenizer: Annotated[
         str | None,
         typer.Option(help="A model's folder or name to count with.", show_default="4 bytes are a token"),
@@ -459,7 +464,12 @@ def lint(
 @app.command()
 def canon(
     file: Annotated[Path, typer.Argument(help="A request body as JSON; - is standard input.")],
-    policy: Annotated[str, typer.Option(help="What canon may do: off, observe, safe or full.")] = "full",
+    policy: Annotated[
+        str,
+        typer.Option(
+            help="What canon may do: off, observe, safe or full; full,json_in_text:act switches a rule."
+        ),
+    ] = "full",
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout, with the body.")] = False,
     check: Annotated[bool, typer.Option("--check", help="Exit with 1 if the body would be changed.")] = False,
 ) -> None:

@@ -69,7 +69,7 @@ class Linter:
     def __init__(
         self, policy: str | Policy = "full", encode: Encode | None = None, block_size: int = 16
     ) -> None:
-        chosen = Policy.named(policy) if isinstance(policy, str) else policy
+        chosen = Policy.parse(policy) if isinstance(policy, str) else policy
         self._encode = encode or utf8
         self._policy = replace(chosen, applies=True) if chosen.name != "off" else chosen
         self._history = History()

@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias, cast, get_args
+from typing import Literal, TypeAlias, get_args
 
 from canon.errors import PolicyError
-from canon.policy import RULES_VERSION, Mode, Policy
+from canon.policy import RULES_VERSION, Mode, Policy, split_policy
 
 HEADER = "x-kvgate-policy"
 
@@ -29,8 +29,7 @@ class PolicyFor:
 def parse_policy(text: str) -> PolicyFor:
     """`full`, `chat=full`, `chat/MODEL=full` or `full,tool_order:off`; raises PolicyError saying what is wrong."""
     where, equals, chosen = text.rpartition("=")
-    policy, *switches = chosen.split(",")
-    rules = dict(_switch(each, policy) for each in switches)
+    policy, rules = split_policy(chosen)
     Policy.named(policy).with_rules(rules)
     if not equals:
         return PolicyFor(policy, rules=rules)
@@ -42,16 +41,6 @@ def parse_policy(text: str) -> PolicyFor:
     if slash and not model:
         raise PolicyError(f"{text!r:.80} names no model behind the slash")
     return PolicyFor(policy, _ROUTES[route], model or None, rules)
-
-
-def _switch(text: str, policy: str) -> tuple[str, Mode]:
-    """`tool_order:off`."""
-    rule, colon, mode = text.partition(":")
-    if not colon:
-        raise PolicyError(f"{text!r:.80} switches nothing: write rule:act, rule:report or rule:off")
-    if policy == "off":
-        raise PolicyError(f"under off no rule runs, so {rule!r:.40} cannot be switched")
-    return rule, cast(Mode, mode)  # what else it may be is refused with its name, behind this
 
 
 class Policies:

@@ -1,5 +1,6 @@
 import pytest
 
+from canon import canonicalize
 from canon.errors import PolicyError
 from canon.policy import RULES, Policy, lower
 from canon.rules import APPLY
@@ -23,6 +24,24 @@ def test_single_rules_are_switched_and_the_named_policy_stays():
     switched = Policy.named("full").with_rules({"dynamic_values": "off"})
     assert not switched.runs("dynamic_values")
     assert Policy.named("full").acts("dynamic_values")
+
+
+def test_a_policy_is_written_with_its_switches():
+    written = Policy.parse("safe,json_parts:act,newlines:off")
+    assert written == Policy.named("safe").with_rules({"json_parts": "act", "newlines": "off"})
+    assert Policy.parse("full") == Policy.named("full")
+    result = {"role": "tool", "tool_call_id": "1", "content": '{"b": 1, "a": 2}'}
+    body = {"messages": [{"role": "user", "content": "Hi"}, result]}
+    assert canonicalize(body, "safe,json_parts:act").body["messages"][1]["content"] == '{"a":2,"b":1}'
+    assert not canonicalize(body, "safe").changed
+
+
+@pytest.mark.parametrize(
+    "text", ["full,", "full,tool_order", "full,tool_order:on", "full,no:off", "off,newlines:act", ""]
+)
+def test_a_policy_written_otherwise_is_refused(text: str):
+    with pytest.raises(PolicyError):
+        Policy.parse(text)
 
 
 @pytest.mark.parametrize("switches", [{"no_such_rule": "off"}, {"newlines": "perhaps"}])
