@@ -1,5 +1,6 @@
 """From a file to a checked configuration."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +10,15 @@ from pydantic import ValidationError
 from gateway.config.errors import ConfigError
 from gateway.config.model import Config
 
+_BOOL = "tag:yaml.org,2002:bool"
 _LARGEST = 1 << 20  # bytes
 
 
 class _Loader(yaml.SafeLoader):
-    """Plain values only. A key that stands twice is refused, and nothing is written by reference."""
+    """Plain values only. A key that stands twice is refused, and nothing is written by reference.
+
+    `on`, `off`, `yes` and `no` are words, as in YAML 1.2: `off` is a policy, and where no ledger is kept.
+    """
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.AliasEvent):
@@ -29,6 +34,13 @@ class _Loader(yaml.SafeLoader):
                 raise yaml.MarkedYAMLError(problem=f"{key!r} stands twice", problem_mark=key_node.start_mark)
             seen.add(key)
         return super().construct_mapping(node, deep)
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, regexp) for tag, regexp in resolvers if tag != _BOOL]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+_Loader.add_implicit_resolver(_BOOL, re.compile("^(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF"))
 
 
 def load_config(file: Path) -> Config:

@@ -247,3 +247,14 @@ def test_a_collectors_address_is_an_http_url(tmp_path: Path) -> None:
     assert load(tmp_path, f"engines:\n  {ENGINE}\n").otlp_endpoint is None
     (message,) = errors(tmp_path, f"{text}collector:4317")
     assert "otlp_endpoint" in message
+
+
+def test_off_is_a_word_and_true_is_not(tmp_path: Path) -> None:
+    engine = "{name: a, kind: embedded, trust_remote_code: true}"
+    config = load(tmp_path, f"engines:\n  - {engine}\ncanon_policy: [off]\nledger: {{url: off}}\n")
+    assert load(tmp_path, "engines:\n  - {kind: embedded, model: trueish}").engines[0].model == "trueish"
+    assert (config.canon_policy, config.ledger.url) == (["off"], "off")
+    assert isinstance(config.local, EmbeddedEngine)
+    assert config.local.trust_remote_code is True
+    (found,) = errors(tmp_path, "engines:\n  - {kind: embedded, trust_remote_code: [yes]}")
+    assert found.startswith("engines[0].trust_remote_code: ")
