@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
@@ -28,6 +29,12 @@ PROMPTS = [
 Policy = Literal["write_through_on_second_hit", "write_back"]
 
 
+def hits(adapter: EmbeddedAdapter) -> int:
+    """Blocks that came up from below the device."""
+    assert adapter.tiers is not None
+    return sum(adapter.tiers.stats()[name].hits for name in ("host", "disk"))
+
+
 async def answer(adapter: EmbeddedAdapter, number: int, name: str, patience: float | None) -> str | None:
     """The text for one prompt, with what it says it reused checked; None: it was cancelled."""
     params = SamplingParams(temperature=0.0, max_tokens=10, ignore_eos=True)
@@ -50,6 +57,14 @@ async def answer(adapter: EmbeddedAdapter, number: int, name: str, patience: flo
         assert patience is not None
         return None
     return text
+
+
+def rounds(shown: Callable[[], bool]) -> Iterator[int]:
+    """Of a storm: six, and more until it has shown what it is for, as what it does depends on the machine, too."""
+    for number in range(60):
+        if number >= 6 and shown():
+            return
+        yield number
 
 
 def loads_while_it_computes(adapter: EmbeddedAdapter, chance: random.Random) -> None:
@@ -85,7 +100,7 @@ def test_whatever_moves_every_answer_is_that_of_a_fresh_engine(
             loads_while_it_computes(adapter, chance)
 
         async def storm() -> None:
-            for round_ in range(6):
+            for round_ in rounds(lambda: hits(adapter) > 0):
                 asked = [chance.randrange(len(PROMPTS)) for _ in range(8)]
                 patience = [chance.choice([None, None, 0.02, 0.1]) for _ in asked]
                 answers = asyncio.gather(
@@ -111,4 +126,4 @@ def test_whatever_moves_every_answer_is_that_of_a_fresh_engine(
         assert (stats.leases, stats.leased, stats.filling) == (0, 0, 0)
         assert adapter.tiers is not None
         adapter.tiers.host.check_integrity()
-        assert adapter.tiers.host.stats().hits + adapter.tiers.stats()["disk"].hits > 0
+        assert hits(adapter) > 0

@@ -11,9 +11,15 @@ from cache_core.tiered import TieringOptions
 from engine_adapters.embedded import cold_tiers
 from engine_adapters.embedded.adapter import EmbeddedAdapter
 from tests.engine_adapters.embedded.state.test_hybrid_tiers import config_of
-from tests.engine_adapters.embedded.test_cold_tier_storm import PROMPTS, Policy, answer
+from tests.engine_adapters.embedded.test_cold_tier_storm import PROMPTS, Policy, answer, rounds
 from tests.engine_adapters.embedded.test_cold_tiers import running, settle
 from tests.tiny_hybrids import HYBRIDS, Hybrid
+
+
+def brought_up(adapter: EmbeddedAdapter) -> float:
+    assert adapter.tiers is not None
+    assert adapter.tiers.states is not None
+    return adapter.tiers.states.counters()["states_brought_up"]
 
 
 async def disturb(adapter: EmbeddedAdapter, what: int) -> None:
@@ -51,7 +57,7 @@ def test_whatever_moves_every_answer_is_that_of_a_fresh_engine(
         adapter.states.store._room = 5
 
         async def storm() -> None:
-            for round_ in range(6):
+            for round_ in rounds(lambda: brought_up(adapter) > 0):
                 asked = [chance.randrange(len(PROMPTS)) for _ in range(8)]
                 patience = [chance.choice([None, None, 0.02, 0.1]) for _ in asked]
                 answers = asyncio.gather(
@@ -73,4 +79,4 @@ def test_whatever_moves_every_answer_is_that_of_a_fresh_engine(
         assert adapter.tiers.states is not None
         adapter.tiers.host.check_integrity()
         adapter.tiers.states.rows.check_integrity()
-        assert asyncio.run(adapter.counters())["states_brought_up"] > 0
+        assert brought_up(adapter) > 0
