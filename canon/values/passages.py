@@ -13,6 +13,7 @@ from canon.values.headings import Heading, heading_of
 from canon.values.items import item_of, label_only
 from canon.values.promotion import (
     drop_configurations,
+    drop_parents,
     drop_records,
     drop_referred,
     mark_repository,
@@ -65,6 +66,7 @@ def passages_of(text: str, lines: Sequence[Line]) -> tuple[list[Passage], list[S
     promote_headed(sheet)
     promote_blocks(sheet)
     promote_edges(sheet)
+    drop_parents(sheet)
     _mark_regions(sheet)
     _mark_headings(sheet)
     _mark_regions(sheet)

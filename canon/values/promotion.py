@@ -188,3 +188,12 @@ def promote_edges(sheet: Sheet) -> None:
 
 def _is_paragraph(sheet: Sheet, at: int) -> bool:
     return sheet.blank[at - 1 : at] != [False] and sheet.blank[at + 1 : at + 2] != [False]
+
+
+def drop_parents(sheet: Sheet) -> None:
+    """What stands indented below a line belongs to it: they leave together or not at all."""
+    for at in range(len(sheet) - 2, -1, -1):
+        if sheet.moves[at] and sheet.items[at] and not sheet.blank[at + 1] and not sheet.moves[at + 1]:
+            line, below = sheet.strings[at], sheet.strings[at + 1]
+            if len(below) - len(below.lstrip(" \t")) > len(line) - len(line.lstrip(" \t")):
+                sheet.stay(at)
