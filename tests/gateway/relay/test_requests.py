@@ -104,6 +104,16 @@ def test_the_clients_key_stays_here_and_the_engines_goes_on() -> None:
             assert row.model == "mine"
 
 
+def test_proxies_of_the_environment_are_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    with fake_engine(hello) as engine:
+        with monkeypatch.context() as environment:
+            environment.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+            environment.setenv("ALL_PROXY", "http://127.0.0.1:9")
+            remote = Remote(OpenAICompatibleEngine("fake", engine.url))
+        with relaying([remote]) as gateway:
+            assert gateway.http.post(CHAT, json={"model": MODEL, "messages": [USER]}).status_code == 200
+
+
 def test_embeddings_are_relayed_and_accounted_for(relay_to) -> None:
     body = b'{"object":"list","data":[{"embedding":[0.10]}],"usage":{"prompt_tokens":3,"total_tokens":3}}'
     pair = relay_to(lambda connection, _: connection.reply(body))
