@@ -179,10 +179,8 @@ class Child:
         while True:
             try:
                 raw = await self._process.stdout.readline()
-            except (
-                ValueError
-            ):  # longer than the reader keeps: dropped, so that the engine does not wait for us
-                continue
+            except ValueError:
+                continue  # longer than the reader keeps: dropped, so that the engine does not wait for us
             if not raw:
                 return
             line = raw.decode(errors="replace").rstrip()

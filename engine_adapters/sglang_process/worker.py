@@ -87,6 +87,7 @@ class Deltas:
         return {**{key: meta[key] for key in _META if key in meta}, **sliced}
 
 
+_SETTINGS = ("page_size", "enable_hierarchical_cache", "hicache_storage_backend", "disable_radix_cache")
 _META = (
     "finish_reason", "prompt_tokens", "completion_tokens", "reasoning_tokens", "cached_tokens",
     "cached_tokens_details",
@@ -112,15 +113,10 @@ class Worker:
             self._take(frame)
 
     def _info(self) -> dict[str, Any]:
-        manager = self._engine.tokenizer_manager
         args = self._engine.server_args
-        return {
-            "context_length": manager.model_config.context_len,
-            "page_size": args.page_size,
-            "enable_hierarchical_cache": bool(args.enable_hierarchical_cache),
-            "hicache_storage_backend": args.hicache_storage_backend,
-            "disable_radix_cache": bool(args.disable_radix_cache),
-        }
+        settings = args.resolved_dict() if hasattr(args, "resolved_dict") else vars(args)
+        context = self._engine.tokenizer_manager.model_config.context_len
+        return {"context_length": context, **{key: settings.get(key) for key in _SETTINGS}}
 
     def _take(self, frame: dict[str, Any]) -> None:
         call = str(frame.get("id"))

@@ -198,6 +198,31 @@ def test_the_process_dies_with_its_parent(model: Path):
     asyncio.run(until(lambda: not _alive(child)))
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a child that does not listen")
+def test_the_process_dies_with_its_parent_even_while_the_model_loads(model: Path, tmp_path: Path):
+    code = """
+        import asyncio, os, sys
+        from pathlib import Path
+        from engine_adapters.sglang_process.adapter import SGLangProcess
+        from engine_adapters.sglang_process.config import SGLangConfig
+
+        async def main():
+            config = SGLangConfig(
+                Path(sys.executable), Path(sys.argv[1]), engine={"loads": sys.argv[3]},
+                environ={"PYTHONPATH": sys.argv[2]},
+            )
+            starting = asyncio.create_task(SGLangProcess.start(config))
+            while not Path(sys.argv[3]).exists():
+                await asyncio.sleep(0.01)
+            print(Path(f"/proc/self/task/{os.getpid()}/children").read_text(), flush=True)
+            os.kill(os.getpid(), 9)
+
+        asyncio.run(main())
+    """
+    child = int(run_python(code, str(model), str(STAND_IN), str(tmp_path / "loads")).stdout)
+    asyncio.run(until(lambda: not _alive(child)))
+
+
 def _alive(pid: int) -> bool:
     try:
         os.kill(pid, 0)

@@ -2,8 +2,10 @@
 
 import asyncio
 import os
+import time
 import types
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 
@@ -65,6 +67,9 @@ class Engine:
     def __init__(self, **arguments: Any) -> None:
         if arguments.get("fail"):
             raise RuntimeError(arguments["fail"])
+        if arguments.get("loads"):
+            Path(arguments["loads"]).touch()
+            time.sleep(600)
         self.server_args = types.SimpleNamespace(
             page_size=1,
             enable_hierarchical_cache=True,
