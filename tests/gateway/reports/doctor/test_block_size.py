@@ -56,3 +56,8 @@ def test_hits_that_fall_short_by_more_than_a_block_are_irregular():
 def test_without_hits_nothing_is_known():
     assert find_block_size([SharedPrefix(100, 112, 120, 0)]).tokens is None
     assert find_block_size([]).tokens is None
+
+
+def test_a_spread_that_half_the_divisor_allows_proves_nothing():
+    found = find_block_size(reported([16, 23, 39], 8, 0))
+    assert (found.tokens, found.proven) == (16, False)

@@ -134,6 +134,14 @@ def test_what_is_kept_comes_back(its: list[Scrape]):
         assert store.between(5e8, 2e9) == [each for each in store.between(None, 2e9) if each.at >= 5e8]
 
 
+def test_old_scrapes_go_with_old_rows():
+    with ledger([]) as reader:
+        store = ScrapeStore(reader._database)
+        store.put(scrapes((1.0, 1, 1, 0), (9.0, 2, 1, 1)))
+        list(reader._database.prune(5.0))
+        assert store.between(None, 10.0) == scrapes((9.0, 2, 1, 1))
+
+
 @pytest.mark.parametrize(
     ("counters", "wanted"),
     [
