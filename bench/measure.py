@@ -24,6 +24,13 @@ def seconds(action: Callable[[], object]) -> float:
     return time.perf_counter() - started
 
 
+def cpu_seconds(action: Callable[[], object]) -> float:
+    """CPU seconds of one call, all threads of this process: what a call costs, whoever else uses the machine."""
+    started = time.process_time()
+    action()
+    return time.process_time() - started
+
+
 def median_of(measure: Measure, rounds: int, progress: Callable[[str], None], name: str) -> float:
     """The median figure of one case."""
     return alternate({name: measure}, rounds, progress)[name]

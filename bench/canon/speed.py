@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from bench.canon.texts import prose
-from bench.measure import alternate, seconds
+from bench.measure import alternate, cpu_seconds, seconds
 from canon import ConversationMemory, canonicalize
 from canon.tokens import PromptTokenizer
 
@@ -135,7 +135,7 @@ class _Growing(_Asked):
 
 
 def growth(rounds: int) -> dict[str, dict[int, float]]:
-    """Seconds of one canonicalize by policy and body size; every kind of text that rules look at is in the body."""
+    """CPU seconds of one canonicalize by policy and body size; every kind of text that rules look at is in the body."""
     found: dict[str, dict[int, float]] = {policy: {} for policy in POLICIES}
     for size in SIZES:
         body = _mixed_body(size)
@@ -146,7 +146,7 @@ def growth(rounds: int) -> dict[str, dict[int, float]]:
 
 def _whole_calls(body: dict[str, Any]) -> dict[str, Callable[[], float]]:
     def timed(policy: str) -> Callable[[], float]:
-        return lambda: seconds(lambda: canonicalize(body, policy))
+        return lambda: cpu_seconds(lambda: canonicalize(body, policy))
 
     return {policy: timed(policy) for policy in POLICIES}
 

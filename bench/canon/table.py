@@ -77,7 +77,7 @@ def _growth(quick: bool, progress: Progress) -> list[Figure]:
     for policy, costs in found.items():
         exponent = math.log(costs[large] / costs[small]) / math.log(large / small)
         rows.append(
-            Figure(f"cost from 10 KB to 10 MB under {policy}, exponent", "10 KB", costs[small], costs[large], "s",
+            Figure(f"CPU time from 10 KB to 10 MB under {policy}, exponent", "10 KB", costs[small], costs[large], "s",
                    exponent, _LINEAR, "at most")
         )  # fmt: skip
     return rows
