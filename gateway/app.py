@@ -26,11 +26,13 @@ from gateway.local_answer import LocalRoute
 from gateway.models import ModelRoutes
 from gateway.openapi import document_generation
 from gateway.prompts import PromptSource, PromptThreads
+from gateway.refusals import refusal
 from gateway.served import Backend, Served
 from gateway.settings import GatewaySettings
 from gateway.telemetry.telemetry import Telemetry
 from gateway.transport.answer import json_response
 from gateway.transport.body_capture import CaptureBodies
+from gateway.transport.record import record_of
 from gateway.transport.request_context import RequestContext
 
 
@@ -112,9 +114,9 @@ def _add_model_routes(app: FastAPI, routes: ModelRoutes) -> None:
     app.add_api_route("/v1/models/{model:path}", routes.get_model, methods=["GET"])
 
 
-async def _answer_api_error(_: Request, error: Exception) -> Response:
-    refusal = cast(ApiError, error)
-    return json_response(refusal.body(), status=refusal.status, headers=refusal.headers)
+async def _answer_api_error(request: Request, error: Exception) -> Response:
+    answer = refusal(error, record_of(request.scope), retry_after_s=0)  # an ApiError brings its own wait
+    return json_response(answer.body(), status=answer.status, headers=answer.headers)
 
 
 async def _answer_http_exception(request: Request, raised: Exception) -> Response:
@@ -124,5 +126,5 @@ async def _answer_http_exception(request: Request, raised: Exception) -> Respons
         405: (f"{request.method} is not possible here.", "method_not_allowed"),
     }
     message, code = told.get(error.status_code, (str(error.detail), None))
-    refusal = ApiError(error.status_code, message, code=code, headers=error.headers)
-    return await _answer_api_error(request, refusal)
+    refused = ApiError(error.status_code, message, code=code, headers=error.headers)
+    return await _answer_api_error(request, refused)

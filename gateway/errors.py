@@ -84,7 +84,8 @@ def overloaded(message: str, retry_after_s: int) -> ApiError:
 def not_ready(detail: str, retry_after_s: int) -> ApiError:
     """HTTP 503: loading, draining or stopped."""
     headers = {"retry-after": str(retry_after_s)}
-    message = f"The engine does not take requests now: {detail}"
+    said = detail.startswith("The engine ")  # of one of several, by its name
+    message = detail if said else f"The engine does not take requests now: {detail}"
     return ApiError(503, message, type_="service_unavailable", code="engine_not_ready", headers=headers)
 
 

@@ -2,11 +2,11 @@
 
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
-from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
 from engine_adapters.reuse.profiles import PROFILES
+from gateway.addresses import engine_url
 from gateway.config.base import ConfigModel
 from gateway.config.secret_ref import SecretRef
 
@@ -81,14 +81,7 @@ class RemoteEngine(ConfigModel):
     @field_validator("url")
     @classmethod
     def _plain_url(cls, url: str) -> str:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError("write http://host:port or https://host")
-        if parts.username is not None or parts.password is not None:
-            raise ValueError("no user or password stands in a URL: use key")
-        if parts.query or parts.fragment:
-            raise ValueError("nothing may stand behind the path")
-        return url
+        return engine_url(url)
 
     def client_names(self) -> list[str]:
         """Model names that the file says."""

@@ -87,7 +87,7 @@ def _message(finding: Any, given: Any) -> str:
     if finding["type"] in ("union_tag_invalid", "union_tag_not_found"):
         kinds = "embedded, sglang_process, sglang, vllm, llama_cpp, openai and anthropic"
         return f"{path}.kind: missing or unknown; there are {kinds}"
-    text = finding["msg"].removeprefix("Value error, ")
+    text = finding["msg"].removeprefix("Value error, ").partition(", unable to parse")[0]
     return f"{path}: {text[:1].lower()}{text[1:]}" if path else text
 
 

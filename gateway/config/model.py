@@ -25,6 +25,11 @@ class Config(ConfigModel):
     otlp_endpoint: Annotated[str | None, Field(default=None, pattern=r"^https?://\S+$")]  # of a collector
     max_body_mib: Annotated[float, Field(gt=0, le=1 << 20)] = 16
 
+    @field_validator("canon_policy", mode="before")
+    @classmethod
+    def _one_or_many(cls, given: object) -> object:
+        return [given] if isinstance(given, str) else given
+
     @field_validator("canon_policy")
     @classmethod
     def _policies(cls, given: list[str]) -> list[str]:

@@ -98,3 +98,16 @@ def test_a_diff_shows_only_lines_near_a_difference() -> None:
 def test_long_lines_and_odd_characters_are_shown_in_bounds() -> None:
     assert visible("\ufeffa\tb \x1b ") == "<BOM>a→b <U+001B>·"
     assert len(visible("x" * 100_000)) < 500
+
+
+def test_a_file_that_is_not_there_is_named_in_words(tmp_path: Path) -> None:
+    shown = canon(str(tmp_path / "none.json"))
+    assert shown.exit_code == 2
+    assert (
+        shown.stderr == f"kvgate canon: {tmp_path / 'none.json'} cannot be read: No such file or directory\n"
+    )
+
+
+def test_names_of_rules_stay_in_one_piece() -> None:
+    shown = canon("-", "--policy", "safe", stdin=json.dumps(BODY))
+    assert "dynamic_values" in shown.stdout

@@ -75,6 +75,17 @@ def test_outcomes_tell_refusals_failures_aborts_and_clients_that_left(server: Ru
     ]
 
 
+def test_what_generates_nothing_is_refused_in_the_log_too(server: Running, lines: Any) -> None:
+    server.http.get("/nowhere")
+    server.served.withdraw("the model is being loaded")
+    server.http.get("/v1/models")
+    wait_until(lambda: len(lines()) == 2, "both lines are written")
+    assert [(line["status"], line["outcome"], line["error"]) for line in lines()] == [
+        (404, "refused", "unknown_url"),
+        (503, "refused", "engine_not_ready"),
+    ]
+
+
 def test_prompts_reach_no_log_line(server: Running, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
 

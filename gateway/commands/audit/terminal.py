@@ -6,6 +6,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gateway.commands.audit import words
+from gateway.commands.wording import counted
 from gateway.reports.audit import AuditReport, GroupFigures, Money, Percentiles
 from gateway.reports.findings import ReportFinding
 
@@ -43,7 +44,7 @@ def _summary(report: AuditReport) -> Panel:
     text.append(f"\nprefill saved: {words.saved(total)}")
     if bars := _bars(report):
         text.append(f"\nreuse rate over time  {bars}", style="cyan")
-    title = f"{total.requests:,} requests, {words.window(report)}"
+    title = f"{counted(total.requests, 'request')}, {words.window(report)}"
     return Panel(text, title=title, title_align="left")
 
 

@@ -13,6 +13,7 @@ from canon import CanonResult, canonicalize
 from canon.errors import CanonError
 from gateway.canonical.bypass import bypass
 from gateway.commands.canon.diff import print_result
+from gateway.commands.wording import unreadable
 from gateway.errors import ApiError
 from gateway.transport.body import parse_object
 from gateway.wire.round_trip import round_trip_loss
@@ -25,7 +26,9 @@ def run(file: Path, policy: str, *, as_json: bool, check: bool) -> int:
     try:
         raw = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
         result = canonical(raw, policy)
-    except (OSError, CanonError) as error:
+    except OSError as error:
+        return _unusable(unreadable(error))
+    except CanonError as error:
         return _unusable(str(error))
     except ApiError as error:
         return _unusable(f"{_name(file)}: {error.message}{_hint(raw)}")

@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from canon import CanonResult, Edit, Finding
+from gateway.commands.wording import counted
 
 _LINES = 40  # of one edit
 _WIDTH = 400  # characters of one line
@@ -68,8 +69,8 @@ def _shown(lines: Sequence[Text]) -> Sequence[Text]:
 
 def _findings(findings: Sequence[Finding]) -> Table:
     table = Table(title="Seen and left alone", title_justify="left", expand=True)
+    table.add_column("rule", no_wrap=True)
     for heading, ratio in (
-        ("rule", 2),
         ("cause", 3),
         ("where", 3),
         ("what was seen", 3),
@@ -84,7 +85,7 @@ def _findings(findings: Sequence[Finding]) -> Table:
 
 
 def _summary(result: CanonResult, policy: str) -> Text:
-    edits = f"{len(result.edits)} edit{'' if len(result.edits) == 1 else 's'}"
+    edits = counted(len(result.edits), "edit")
     if result.edits and not result.changed:
         return Text(f"{edits} under policy {policy}, none applied.", style="yellow")
     if result.edits:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import httpx
 import orjson
 from rich.console import Console
 
@@ -14,6 +15,7 @@ from canon.errors import CanonError
 from canon.tokens import PromptTokenizer
 from engine_adapters.errors import EngineError
 from engine_adapters.remote.http_engine import HttpOptions
+from gateway.addresses import engine_url
 from gateway.commands.doctor.terminal import print_checkup
 from gateway.reports.doctor import Checkup, Doctor
 from gateway.reports.doctor.kinds import KINDS, engine_of, kind_of, model_cards
@@ -49,6 +51,7 @@ def run(options: DoctorOptions, environ: Mapping[str, str], *, as_json: bool) ->
 
 
 async def _examined(options: DoctorOptions, environ: Mapping[str, str]) -> Checkup:
+    _check_url(options.url)
     tokenizer = None if options.tokenizer is None else PromptTokenizer.from_folder(options.tokenizer)
     http = HttpOptions(headers=_headers(options, environ))
     kind = options.kind or await _found_kind(options.url, http)
@@ -80,12 +83,27 @@ def _headers(options: DoctorOptions, environ: Mapping[str, str]) -> dict[str, st
     return {"x-api-key": key} if options.kind == "anthropic" else {"authorization": f"Bearer {key}"}
 
 
+def _check_url(url: str) -> None:
+    try:
+        engine_url(url)
+    except ValueError as error:
+        raise DoctorError(f"The engine's address: {error}.") from None
+
+
+def _next_step(error: EngineError) -> str:
+    if isinstance(error.__cause__, httpx.HTTPError):
+        return "See that it runs, and that this is its address."
+    return (
+        "Where it lists no models, say what it is with --kind and --model, and name its key with --key-env."
+    )
+
+
 async def _found_kind(url: str, http: HttpOptions) -> str:
     engine = engine_of("openai", url, http)
     try:
         cards = await model_cards(engine)
     except EngineError as error:
-        raise DoctorError(f"{error} Say what it is with --kind.") from error
+        raise DoctorError(f"{str(error).rstrip('.')}. {_next_step(error)}") from error
     finally:
         await engine.aclose()
     return kind_of(cards[0].get("owned_by") if cards else None)

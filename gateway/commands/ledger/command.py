@@ -12,6 +12,7 @@ from typing import IO
 
 from sqlalchemy.exc import SQLAlchemyError
 
+from gateway.commands.wording import counted
 from gateway.ledger import (
     Database,
     LedgerError,
@@ -56,10 +57,10 @@ def prune(stated: str | None, older_than: str, environ: Mapping[str, str], *, as
         with _opened(stated, environ) as database:
             for count in database.prune(time.time() - seconds(older_than)):
                 deleted += count
-                print(f"kvgate ledger: {deleted:,} rows deleted", file=sys.stderr, flush=True)
+                print(f"kvgate ledger: {counted(deleted, 'row')} deleted", file=sys.stderr, flush=True)
     except (LedgerError, SQLAlchemyError) as error:
         return _unusable(error)
-    print(json.dumps({"deleted": deleted}) if as_json else f"{deleted} rows deleted")
+    print(json.dumps({"deleted": deleted}) if as_json else f"{counted(deleted, 'row')} deleted")
     return DONE
 
 
@@ -79,9 +80,11 @@ def export(
     except (LedgerError, SQLAlchemyError, OSError) as error:
         return _unusable(error)
     if output == _STDOUT:
-        print(f"kvgate ledger: {count:,} rows", file=sys.stderr)
+        print(f"kvgate ledger: {counted(count, 'row')}", file=sys.stderr)
     else:
-        print(json.dumps({"rows": count, "file": output}) if as_json else f"{count} rows in {output}")
+        print(
+            json.dumps({"rows": count, "file": output}) if as_json else f"{counted(count, 'row')} in {output}"
+        )
     return DONE
 
 

@@ -18,6 +18,7 @@ from gateway.commands.lint.log_files import Logs
 from gateway.commands.lint.sarif import as_sarif
 from gateway.commands.lint.terminal import print_report
 from gateway.commands.lint.tokenizers import tokenizer_of
+from gateway.commands.wording import counted, unreadable
 
 Format = Literal["table", "json", "html", "sarif"]
 
@@ -42,15 +43,17 @@ def run(
         linter = Linter(policy, encode, block_size)
         for request in logs.requests():
             linter.add(request.body, request.scope, request.response)
-    except (OSError, CanonError, EOFError) as error:
+    except (OSError, EOFError) as error:
+        return _unusable(unreadable(error))
+    except CanonError as error:
         return _unusable(str(error))
     report = linter.report()
     if counted_by is not None:
         report = replace(report, template=counted_by.prefix_hazards)
     if not report.requests:
-        reasons = ", ".join(f"{count} lines {reason}" for reason, count in logs.skipped.items()) or "no lines"
+        reasons = ", ".join(f"{counted(count, 'line')} {reason}" for reason, count in logs.skipped.items())
         return _unusable(
-            f"No request found ({reasons}). A line is a body, or has it under `request` or `input`."
+            f"No request found ({reasons or 'no lines'}). A line is a body, or has it under `request` or `input`."
         )
     _print(report, logs, policy, form)
     if fail_under is not None and report.reuse_before < fail_under:

@@ -6,6 +6,7 @@ from canon.lint import LintReport
 from canon.results import Finding
 from gateway.commands.lint.log_files import Place
 from gateway.commands.lint.terminal import visible
+from gateway.commands.wording import counted
 
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 70rem; padding: 0 1rem; color: #1c2430; }
@@ -39,7 +40,7 @@ def as_html(report: LintReport, places: list[Place], policy: str) -> str:
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <title>kvgate lint</title><style>{_STYLE}</style></head><body>
 <h1>What breaks the prefixes of this log</h1>
-<p>{report.requests:,} requests, {report.prompt_tokens:,} prompt tokens. {escape(report.incomplete)}</p>
+<p>{counted(report.requests, "request")}, {report.prompt_tokens:,} prompt tokens. {escape(report.incomplete)}</p>
 {_bar("Reuse rate as it is", report.reuse_before)}{_bar(f"Under policy {policy}", report.reuse_after)}
 {hazards}<table><thead><tr><th class=n>tokens lost</th><th class=n>requests</th><th>cause</th><th>where</th>
 <th>before, after</th><th>what ends it</th></tr></thead><tbody>{rows}</tbody></table>

@@ -10,6 +10,7 @@ from rich.text import Text
 from canon.lint import LintReport
 from canon.results import Finding
 from gateway.commands.lint.log_files import Logs, Place
+from gateway.commands.wording import counted
 
 _SHOWN = 20
 
@@ -34,7 +35,7 @@ def print_report(report: LintReport, logs: Logs, policy: str, console: Console) 
 
 def _summary(report: LintReport, logs: Logs, policy: str) -> Text:
     text = Text()
-    text.append(f"{report.requests:,} requests, {report.prompt_tokens:,} prompt tokens. ")
+    text.append(f"{counted(report.requests, 'request')}, {report.prompt_tokens:,} prompt tokens. ")
     text.append("Reuse rate ")
     text.append(f"{report.reuse_before:.1%}", style="bold red" if report.reuse_before < 0.5 else "bold")
     text.append(" as it is, ")

@@ -77,7 +77,7 @@ async def model_cards(engine: HttpEngine) -> list[Mapping[str, Any]]:
 
 def engine_of(kind: str, url: str, options: HttpOptions) -> HttpEngine:
     """An engine of that kind at `url`, without asking it anything."""
-    name = "doctor"
+    name = kind  # messages then say which engine they are about
     if kind == "vllm":
         return VllmEngine(name, url, (), options, probe=False)  # the examination asks the same, and more
     if kind in _ENGINES:

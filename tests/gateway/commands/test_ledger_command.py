@@ -68,6 +68,11 @@ def test_what_cannot_be_done_is_said_and_exits_2(path: Path, args: list[str], sa
     assert said in done.stderr
 
 
+def test_one_row_is_no_rows(path: Path) -> None:
+    done = kvgate("prune", "--older-than", "1d", "--ledger", str(path))
+    assert done.stdout == "1 row deleted\n"
+
+
 def test_a_ledger_that_is_not_there_is_not_made(tmp_path: Path) -> None:
     done = kvgate("export", "--ledger", str(tmp_path / "none.db"))
     assert done.returncode == 2

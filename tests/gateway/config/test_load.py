@@ -258,3 +258,14 @@ def test_off_is_a_word_and_true_is_not(tmp_path: Path) -> None:
     assert config.local.trust_remote_code is True
     (found,) = errors(tmp_path, "engines:\n  - {kind: embedded, trust_remote_code: [yes]}")
     assert found.startswith("engines[0].trust_remote_code: ")
+
+
+def test_one_policy_needs_no_list(tmp_path: Path) -> None:
+    given = f"engines:\n  {ENGINE}\ncanon_policy: "
+    assert load(tmp_path, given + "full").canon_policy == load(tmp_path, given + "[full]").canon_policy
+    assert errors(tmp_path, given + "fulll")[0].startswith("canon_policy: no policy is called 'fulll'")
+
+
+def test_words_where_a_number_belongs_are_said_plainly(tmp_path: Path) -> None:
+    text = f"engines:\n  {ENGINE}\nmax_body_mib: soon"
+    assert errors(tmp_path, text) == ("max_body_mib: input should be a valid number",)

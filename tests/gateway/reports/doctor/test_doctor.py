@@ -106,8 +106,24 @@ def test_the_key_comes_from_the_environment_and_is_sent(capsys: pytest.CaptureFi
     assert "s3cret" not in "".join(capsys.readouterr())
 
 
-def test_where_nothing_answers_it_says_so():
+def test_where_nothing_answers_it_says_so(capsys: pytest.CaptureFixture[str]):
     assert command.run(command.DoctorOptions("http://127.0.0.1:9"), {}, as_json=True) == 2
+    said = capsys.readouterr().err
+    assert "See that it runs" in said
+    assert "--kind" not in said
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [("127.0.0.1:9", "http://host:port"), ("http://me:s3cret@127.0.0.1:9", "a key has a place")],
+)
+def test_an_address_that_is_none_is_refused_unasked_and_not_repeated(
+    url: str, said: str, capsys: pytest.CaptureFixture[str]
+):
+    assert command.run(command.DoctorOptions(url, kind="openai"), {}, as_json=True) == 2
+    told = "".join(capsys.readouterr())
+    assert said in told
+    assert "s3cret" not in told
 
 
 def test_a_refused_chat_is_told_with_the_status(capsys: pytest.CaptureFixture[str]):
