@@ -128,11 +128,9 @@ class Doctor:
             questions.check_fresh(cold),
             questions.check_repeat(cold, warm, self._advice),
         ]
-        hits = (
-            all(check.finding == "yes" for check in checks)
-            and warm.reused is not None
-            and warm.reuse.status == "reported"
-        )
+        found = [check.finding for check in checks]
+        # Engines that leave out a zero say nothing of the fresh prompt; that is no reason to stop.
+        hits = "no" not in found and found[-1] == "yes" and warm.reuse.status == "reported"
         block, told = await self._block_size(prober, trunk) if hits else (BlockSize(None, False), [])
         checks.append(questions.check_bounds([cold, warm, *([stream] if stream else []), *told]))
         checks.append(questions.check_stream(warm, stream, self._advice))

@@ -25,7 +25,7 @@ def check_fresh(cold: Told) -> Check:
     """Is a prompt that was never sent before reported as computed?"""
     name, question = "fresh", "Is a prompt never sent before reported as computed?"
     if cold.reused is None or cold.prompt is None:
-        return Check(name, question, "unknown", "It did not say.")
+        return Check(name, question, "unknown", "It said nothing; some engines leave out a zero.")
     if cold.reused * 2 <= cold.prompt:
         return Check(name, question, "yes", f"{cold.reused:,} of {cold.prompt:,} tokens reused.")
     why = "That is the whole prompt but its last token, as an engine with separate prefill reports always."

@@ -19,7 +19,7 @@ class LyingEngine:
     block: int = 16
     owner: str = "vllm"
     caches: bool = True
-    says: Literal["truth", "null", "nothing", "zero", "prompt-1", "too much"] = "truth"
+    says: Literal["truth", "no zero", "null", "nothing", "zero", "prompt-1", "too much"] = "truth"
     has_usage: bool = True
     stream: Literal["same", "no usage", "no cached", "other", "refused"] = "same"
     salts: Literal["kept apart", "ignored", "refused"] = "kept apart"
@@ -64,7 +64,7 @@ class LyingEngine:
             return None
         usage: dict[str, Any] = {"prompt_tokens": len(words), "completion_tokens": 1}
         says = "nothing" if streams and self.stream == "no cached" else self.says
-        if says != "nothing":
+        if says != "nothing" and not (says == "no zero" and reused == 0):
             said = {
                 "null": None,
                 "zero": 0,

@@ -69,6 +69,17 @@ def test_every_sickness_is_found_and_named(
     assert not report["healthy"]
 
 
+def test_an_engine_that_leaves_out_a_zero_is_examined_as_far_as_it_speaks(capsys: pytest.CaptureFixture[str]):
+    code, report = examined(LyingEngine(says="no zero"), capsys)
+    assert code == 0
+    assert report["block_size"] == 16
+    assert {name for name, found in findings(report).items() if found == "unknown"} == {
+        "fresh",
+        "salt",
+        "render",
+    }
+
+
 def test_an_engine_that_refuses_salts_is_not_called_sick(capsys: pytest.CaptureFixture[str]):
     code, report = examined(LyingEngine(salts="refused"), capsys)
     assert code == 0
