@@ -1,17 +1,16 @@
 """The `kvgate` command. Results go to stdout, progress to stderr; heavy modules are imported when needed."""
 
 import os
-import sys
 import time
-from enum import StrEnum
-from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import typer
 
 from gateway.commands.ledger.cli import ledger
+from gateway.commands.refuse import refuse
+from gateway.commands.serve import serve
 
 app = typer.Typer(
     help="An OpenAI-compatible gateway that makes prefix caches hit, and proves that they hit.",
@@ -20,47 +19,13 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 bench = typer.Typer(help="Tables of figures, each against its peer in the same run.", no_args_is_help=True)
+app.command()(serve)
 app.add_typer(bench, name="bench")
 config_commands = typer.Typer(help="The configuration file.", no_args_is_help=True)
 app.add_typer(config_commands, name="config")
 sim = typer.Typer(help="Policies side by side over a trace of real traffic.", no_args_is_help=True)
 app.add_typer(sim, name="sim")
 app.add_typer(ledger, name="ledger")
-
-
-_MAX_SIZE = 1 << 20  # GiB, or MiB of a body: whatever is larger is a slip
-
-
-class Device(StrEnum):
-    """Where the embedded engine runs."""
-
-    auto = "auto"
-    cpu = "cpu"
-    cuda = "cuda"
-
-
-class Dtype(StrEnum):
-    """Numbers of the weights and of the KV cache."""
-
-    auto = "auto"
-    float32 = "float32"
-    bfloat16 = "bfloat16"
-    float16 = "float16"
-
-
-class Quantize(StrEnum):
-    """What a number of a cold block shrinks to."""
-
-    int8 = "int8"
-    fp8 = "fp8"
-
-
-class ControlTokens(StrEnum):
-    """What is done about special tokens typed inside a message."""
-
-    allow = "allow"
-    report = "report"
-    reject = "reject"
 
 
 def main() -> None:
@@ -84,271 +49,6 @@ def _root(
     ] = False,
 ) -> None:
     """Options that stand before a command."""
-
-
-@app.command()
-def serve(
-    context: typer.Context,
-    config: Annotated[
-        Path | None,
-        typer.Option(
-            dir_okay=False,
-            help="A YAML file with engines and settings; options about model, cache and canon then stand in it.",
-        ),
-    ] = None,
-    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")
-    ] = 8000,
-    model: Annotated[
-        str | None,
-        typer.Option(
-            help="A Hugging Face name (owner/model) or a local folder.", show_default="SmolLM2-135M-Instruct"
-        ),
-    ] = None,
-    served_model_name: Annotated[
-        str | None, typer.Option(help="The name clients use.", show_default="the model's own")
-    ] = None,
-    device: Annotated[Device, typer.Option(help="Where the model runs.")] = Device.auto,
-    dtype: Annotated[
-        Dtype, typer.Option(help="Numbers of weights and KV; auto: float32 on a CPU, else the model's own.")
-    ] = Dtype.auto,
-    kv_cache_gib: Annotated[
-        float | None,
-        typer.Option(
-            min=0.001,
-            max=_MAX_SIZE,
-            help="Memory for cached keys and values.",
-            show_default="from the free memory",
-        ),
-    ] = None,
-    host_cache_gib: Annotated[
-        float,
-        typer.Option(
-            min=0, max=_MAX_SIZE, help="Main memory for prefixes that left the KV pool; 0 keeps none."
-        ),
-    ] = 0,
-    disk_cache_dir: Annotated[
-        Path | None,
-        typer.Option(file_okay=False, help="A folder for prefixes on disk; needs --host-cache-gib."),
-    ] = None,
-    disk_cache_gib: Annotated[
-        float, typer.Option(min=0.001, max=_MAX_SIZE, help="Size of the disk cache.")
-    ] = 8,
-    cold_compression: Annotated[
-        int | None,
-        typer.Option(
-            min=1, max=19, help="zstd level of blocks on disk and in the store.", show_default="none"
-        ),
-    ] = None,
-    cold_quantize: Annotated[
-        Quantize | None,
-        typer.Option(
-            help="Keep a byte a number there, which loses some of it; blocks over the bound stay exact.",
-            show_default="exact",
-        ),
-    ] = None,
-    cold_quantize_error: Annotated[
-        float, typer.Option(min=0, max=0.5, help="That bound: relative error of a block, root mean square.")
-    ] = 0.03,
-    cold_secret_file: Annotated[
-        Path | None,
-        typer.Option(
-            dir_okay=False, help="Encrypt blocks there with this secret; or set KVGATE_COLD_SECRET."
-        ),
-    ] = None,
-    store_dir: Annotated[
-        Path | None,
-        typer.Option(
-            file_okay=False, help="A mounted folder that several servers share; needs --host-cache-gib."
-        ),
-    ] = None,
-    store_gib: Annotated[
-        float, typer.Option(min=0.001, max=_MAX_SIZE, help="Size of that folder, of all servers together.")
-    ] = 64,
-    store_mooncake: Annotated[
-        str | None, typer.Option(help="Mooncake Store instead: its master's host:port.")
-    ] = None,
-    store_mooncake_host: Annotated[
-        str, typer.Option(help="This machine, as the store's others reach it.")
-    ] = "127.0.0.1",
-    store_mooncake_gib: Annotated[
-        float, typer.Option(min=0, max=_MAX_SIZE, help="Main memory this server gives to the store.")
-    ] = 0,
-    store_secret_file: Annotated[
-        Path | None,
-        typer.Option(
-            dir_okay=False, help="The secret its servers sign blocks with; or set KVGATE_STORE_SECRET."
-        ),
-    ] = None,
-    block_size: Annotated[
-        int, typer.Option(min=1, max=1024, help="Tokens in a block, the unit of reuse.")
-    ] = 16,
-    threads: Annotated[
-        int | None, typer.Option(min=1, help="CPU threads of the engine.", show_default="one a core")
-    ] = None,
-    max_body_mib: Annotated[float, typer.Option(min=0.001, max=_MAX_SIZE, help="Largest request body.")] = 16,
-    chat_template: Annotated[
-        Path | None,
-        typer.Option(exists=True, dir_okay=False, help="A Jinja file instead of the model's own."),
-    ] = None,
-    control_tokens_in_content: Annotated[
-        ControlTokens,
-        typer.Option(
-            help="Special tokens typed in a message: allow lets them act, report keeps them text and counts them, "
-            "reject refuses the request."
-        ),
-    ] = ControlTokens.report,
-    canon_policy: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="How requests are rewritten so that prefixes match: off, observe, safe or full; with chat=, "
-            "messages= or chat/MODEL= in front for some requests, and switches of single rules behind, as in "
-            "full,learned_slots:act. May be repeated.",
-            show_default="safe",
-        ),
-    ] = None,
-    ledger: Annotated[
-        str | None,
-        typer.Option(
-            help="Where a row a request goes: off, a path, or postgresql://USER@HOST/NAME; or set KVGATE_LEDGER.",
-            show_default="a file in the state folder",
-        ),
-    ] = None,
-    ledger_keep: Annotated[
-        str | None,
-        typer.Option(help="How long rows stay: 30d, 12h, ...", show_default="for good"),
-    ] = None,
-    capture_bodies: Annotated[
-        Path | None,
-        typer.Option(
-            file_okay=False, help="Keep bodies there, for `kvgate lint`.", show_default="none is kept"
-        ),
-    ] = None,
-    capture_share: Annotated[float, typer.Option(min=0, max=1, help="Of requests, by their ids.")] = 0.01,
-    capture_redact: Annotated[
-        list[str] | None,
-        typer.Option(help="A path to take out of them, such as messages[*].content. May be repeated."),
-    ] = None,
-    capture_redact_pattern: Annotated[
-        list[str] | None, typer.Option(help="A regular expression to take out. May be repeated.")
-    ] = None,
-    capture_structure_only: Annotated[
-        bool, typer.Option("--capture-structure-only", help="Keep marks of the same length for all texts.")
-    ] = False,
-    capture_max_gib: Annotated[
-        float, typer.Option(min=0.001, max=_MAX_SIZE, help="Size of that folder; the oldest files go.")
-    ] = 1,
-    tool_parser: Annotated[
-        str | None, typer.Option(help="How tool calls are read.", show_default="found from the template")
-    ] = None,
-    trust_remote_code: Annotated[
-        bool, typer.Option("--trust-remote-code", help="Run code that comes with the model.")
-    ] = False,
-    json: Annotated[
-        bool, typer.Option("--json", help="JSON log lines, and JSON on stdout when ready.")
-    ] = False,
-) -> None:
-    """Serve one model, or the engines of a configuration, over the OpenAI API."""
-    if config is not None:
-        _serve_config(context, config, host, port, json=json)
-    from canon.errors import PolicyError
-    from engine_adapters.embedded.config import EmbeddedConfig
-    from gateway.canonical.policies import parse_policy
-    from gateway.cold_cache import cold_coding, shared_store
-    from gateway.embedded import EmbeddedOptions, load_embedded, missing_packages
-    from gateway.ledger.books import LedgerBooks
-    from gateway.ledger.capture import capture_settings
-    from gateway.ledger.errors import LedgerError
-    from gateway.listener import ListenError
-    from gateway.logs import configure_logs
-    from gateway.secrets import SecretError
-    from gateway.serve import ServeOptions, Service
-    from gateway.settings import MIB, CanonSettings, GatewaySettings
-    from gateway.telemetry.otel.options import OtelOptionsError, otel_options
-
-    missing = missing_packages()
-    if missing:
-        _refuse(f"The embedded engine needs {', '.join(missing)}: pip install 'kvgate[embedded]'")
-    if disk_cache_dir is not None and not host_cache_gib:
-        _refuse("--disk-cache-dir needs --host-cache-gib: blocks reach the disk through main memory")
-    if (store_dir is not None or store_mooncake is not None) and not host_cache_gib:
-        _refuse("A shared store needs --host-cache-gib: blocks reach it through main memory")
-    try:
-        coding = cold_coding(
-            cold_compression,
-            None if cold_quantize is None else cold_quantize.value,
-            cold_quantize_error,
-            cold_secret_file,
-            os.environ,
-        )
-        store = shared_store(
-            store_dir,
-            store_gib,
-            store_mooncake,
-            store_mooncake_host,
-            store_mooncake_gib,
-            store_secret_file,
-            os.environ,
-        )
-    except SecretError as error:
-        _refuse(str(error))
-    try:
-        rewriting = CanonSettings(policies=tuple(map(parse_policy, canon_policy or ())))
-    except PolicyError as error:
-        _refuse(f"--canon-policy: {error}")
-    try:
-        otel = otel_options(os.environ)
-    except OtelOptionsError as error:
-        _refuse(str(error))
-    configure_logs(json=json)
-    engine = EmbeddedConfig(
-        model=model,
-        served_name=served_model_name,
-        device=device.value,
-        dtype=dtype.value,
-        kv_bytes=None if kv_cache_gib is None else int(kv_cache_gib * 1024 * MIB),
-        block_size=block_size,
-        host_cache_bytes=int(host_cache_gib * 1024 * MIB),
-        disk_cache_dir=disk_cache_dir,
-        disk_cache_bytes=int(disk_cache_gib * 1024 * MIB),
-        store=store,
-        coding=coding,
-        threads=threads,
-        trust_remote_code=trust_remote_code,
-        tool_parser=tool_parser,
-    )
-    options = EmbeddedOptions(engine, chat_template, control_tokens_in_content.value)
-    settings = GatewaySettings(max_body_bytes=int(max_body_mib * MIB), canon=rewriting, otel=otel)
-    where = ServeOptions(host, port, json=json)
-    try:
-        capture = None
-        if capture_bodies is not None:
-            redacted = (tuple(capture_redact or ()), tuple(capture_redact_pattern or ()))
-            capture = capture_settings(
-                capture_bodies, capture_share, *redacted, capture_structure_only, max_gib=capture_max_gib
-            )
-        books = LedgerBooks(ledger, os.environ, ledger_keep, capture)
-        status = Service(partial(load_embedded, options), where, settings, books=books).run()
-    except (LedgerError, ListenError) as error:
-        _refuse(str(error))
-    raise typer.Exit(status)
-
-
-def _serve_config(context: typer.Context, file: Path, host: str, port: int, *, json: bool) -> NoReturn:
-    from gateway.commands.serve_config import OptionsTwiceError, serve_config
-    from gateway.config.errors import ConfigError
-    from gateway.ledger.errors import LedgerError
-    from gateway.listener import ListenError
-
-    given = [
-        name for name in context.params if str(context.get_parameter_source(name)).endswith("COMMANDLINE")
-    ]
-    try:
-        status = serve_config(file, host, port, given, os.environ, json=json)
-    except (ConfigError, OptionsTwiceError, LedgerError, ListenError) as error:
-        _refuse(str(error))
-    raise typer.Exit(status)
 
 
 @config_commands.command("check")
@@ -376,7 +76,7 @@ def bench_ttft(
     try:
         from bench import ttft
     except ModuleNotFoundError as error:
-        _refuse(f"The benchmark needs {error.name}: pip install 'kvgate[embedded]'")
+        refuse(f"The benchmark needs {error.name}: pip install 'kvgate[embedded]'")
     if not ttft.main(json=json, quick=quick, threads=threads):
         raise typer.Exit(1)
 
@@ -393,7 +93,7 @@ def bench_cache(
     try:
         from bench import cache
     except ModuleNotFoundError as error:
-        _refuse(f"The benchmark needs {error.name}: pip install 'kvgate[embedded]'")
+        refuse(f"The benchmark needs {error.name}: pip install 'kvgate[embedded]'")
     if not cache.main(json=json, quick=quick):
         raise typer.Exit(1)
 
@@ -407,7 +107,7 @@ def bench_canon(
     try:
         from bench.canon import table
     except ModuleNotFoundError as error:
-        _refuse(f"The benchmark needs {error.name}: pip install 'kvgate[embedded]'")
+        refuse(f"The benchmark needs {error.name}: pip install 'kvgate[embedded]'")
     if not table.main(json=json, quick=quick):
         raise typer.Exit(1)
 
@@ -421,7 +121,7 @@ def bench_ledger(
     try:
         from bench import ledger as ledger_bench
     except ModuleNotFoundError as error:
-        _refuse(f"The benchmark needs {error.name}: pip install 'kvgate[embedded]'")
+        refuse(f"The benchmark needs {error.name}: pip install 'kvgate[embedded]'")
     if not ledger_bench.main(json=json, quick=quick):
         raise typer.Exit(1)
 
@@ -454,7 +154,7 @@ def lint(
     from gateway.commands.lint import command
 
     if json + html + sarif > 1:
-        _refuse("--json, --html and --sarif exclude each other.")
+        refuse("--json, --html and --sarif exclude each other.")
     form: command.Format = "json" if json else "html" if html else "sarif" if sarif else "table"
     code = command.run(logs, policy, tokenizer, block_size, form, fail_under)
     if code:
@@ -504,7 +204,7 @@ def audit(
     from gateway.commands.audit import command
 
     if json and html:
-        _refuse("--json and --html exclude each other.")
+        refuse("--json and --html exclude each other.")
     form: command.Format = "json" if json else "html" if html else "table"
     columns = [name.strip() for name in by.split(",") if name.strip()]
     code = command.run(ledger, os.environ, since, columns, form, time.time(), prices)
@@ -566,9 +266,4 @@ def sim_evict(
     try:
         evict.main(trace, policy, blocks, block_size=block_size, json=json)
     except (TraceError, UnknownPolicyError) as error:
-        _refuse(str(error))
-
-
-def _refuse(message: str) -> NoReturn:
-    print(f"Error: {message}", file=sys.stderr)
-    raise typer.Exit(1)
+        refuse(str(error))
