@@ -58,9 +58,7 @@ class PromptChain:
         while len(hashes) < last:
             done = len(hashes)
             part = self.tokens[done * size : min(done + _PIECE, last) * size]
-            hashes.extend(
-                chain_hashes(self.root, part, size, parent=hashes[-1] if done else None, start=done * size)
-            )
+            hashes.extend(chain_hashes(self.root, part, size, parent=hashes[-1] if done else None))
             self._breathe()
 
 

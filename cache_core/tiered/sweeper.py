@@ -47,12 +47,21 @@ class Sweeper:
         self._thread.start()
 
     def sweep(self) -> int:
-        """Demote down to the lower watermark, if the upper one is passed, while nobody works; blocks freed."""
+        """Demote down to the lower watermark, on every tier where the upper one is passed, while nobody works.
+
+        From the device to the host, and from there to what lies below; says how many blocks were freed. Colder tiers
+        keep to their sizes when they write, and clean up in `Tier.clean`.
+        """
+        return self._sweep(self._used, self._tiers.demote) + self._sweep(
+            self._host_used, self._tiers.sweep_host
+        )
+
+    def _sweep(self, used: Callable[[], float], free: Callable[[int], int]) -> int:
         freed = 0
-        if self._used() <= self._marks.start:
+        if used() <= self._marks.start:
             return 0
-        while self._used() > self._marks.stop and not self._busy() and not self._ended.is_set():
-            gone = self._tiers.demote(self._batch)
+        while used() > self._marks.stop and not self._busy() and not self._ended.is_set():
+            gone = free(self._batch)
             if not gone:
                 break
             freed += gone
@@ -73,6 +82,10 @@ class Sweeper:
     def _used(self) -> float:
         stats = self._tiers.cache.stats()
         return 1.0 - stats.free / stats.total
+
+    def _host_used(self) -> float:
+        stats = self._tiers.host.stats()
+        return (stats.used_bytes or 0) / stats.capacity_bytes if stats.capacity_bytes else 0.0
 
     def _clean(self) -> None:
         for tier in self._tiers.colder.values():

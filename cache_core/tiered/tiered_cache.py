@@ -1,12 +1,13 @@
 """The facade over all tiers: bring prefixes up, copy them down, forget them everywhere."""
 
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from threading import Thread
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cache_core.device_tier import DeviceTier
 from cache_core.identity import CacheIdentity
@@ -181,6 +182,19 @@ class TieredCache:
         if self.options.write_policy == "none" or not self.host.num_blocks:
             return 0
         return self.cache.evict(n, self._backup.copy_now)
+
+    def sweep_host(self, n: int) -> int:
+        """Free up to `n` cold host rows of blocks that a colder tier has, too; says how many. May wait for that one."""
+        if not self.colder or not self.host.num_blocks:
+            return 0
+
+        def elsewhere(keys: Sequence[bytes]) -> NDArray[np.bool_]:
+            found = np.zeros(len(keys), dtype=np.bool_)
+            for tier in self.colder.values():
+                found |= tier.contains(keys)
+            return found
+
+        return self.host.sweep(n, elsewhere)
 
     def computed(self, start: int, tokens: int, seconds: float) -> None:
         """A request prefilled `tokens` tokens from `start` on in that time."""

@@ -247,6 +247,23 @@ class HostTier(Tier):
             rows = [row for key in keys if (row := self._table.row(key)) is not None]
             self._use(np.array(rows[::-1], dtype=np.int32))
 
+    def sweep(self, n: int, elsewhere: Callable[[Sequence[bytes]], Mask]) -> int:
+        """Free up to `n` of the rows used longest ago, of blocks that `elsewhere` says another tier has; says how many.
+
+        `elsewhere` may wait, and is asked without the lock.
+        """
+        with self._lock:
+            coldest = [] if self._pool is None else self._oldest(n)
+        if not coldest:
+            return 0
+        there = elsewhere(coldest)
+        with self._lock:
+            still = set(self._oldest(n))  # what was used meanwhile stays
+            going = [key for key, has in zip(coldest, there.tolist(), strict=True) if has and key in still]
+            evicted = self._evict(going)
+        self._tell_evicted(evicted)
+        return len(evicted)
+
     def purge(self, identity: bytes) -> int:
         with self._lock:
             self._purges.add(identity)
@@ -298,14 +315,23 @@ class HostTier(Tier):
             return 0
         short = wanted - self._pool.free_count
         if short > 0:
-            victims = self._table.oldest((self._pool.state == READY) & (self._pool.refs == 1), short)
-            used = [self._table.last_use(key) for key in victims]
-            evicted.extend((key, self._ticks.age(at)) for key, at in zip(victims, used, strict=True))
-            self._ghosts.add(victims)
-            lost = max([self._lost, *(at + 1 for at in used)])
-            self._remove(victims)
-            self._lost = lost
+            evicted.extend(self._evict(self._oldest(short)))
         return min(wanted, self._pool.free_count)
+
+    def _oldest(self, n: int) -> list[bytes]:
+        """Of the blocks that nobody reads."""
+        pool = self._pool
+        return [] if pool is None else self._table.oldest((pool.state == READY) & (pool.refs == 1), n)
+
+    def _evict(self, victims: list[bytes]) -> list[tuple[bytes, float]]:
+        """Take blocks out to make room; their keys, and the seconds since each was used."""
+        used = [self._table.last_use(key) for key in victims]
+        evicted = [(key, self._ticks.age(at)) for key, at in zip(victims, used, strict=True)]
+        self._ghosts.add(victims)
+        lost = max([self._lost, *(at + 1 for at in used)])
+        self._remove(victims)
+        self._lost = lost
+        return evicted
 
     def _use(self, rows: Blocks) -> None:
         self._ticks.note(self._table.use(rows))

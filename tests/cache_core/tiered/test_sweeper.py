@@ -1,5 +1,7 @@
 """The sweeper makes room while nobody works, and only then."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -99,3 +101,33 @@ def test_where_nothing_is_to_be_copied_down_nothing_is_swept_away() -> None:
         sweeper = Sweeper(it.tiers, lambda: False, Watermarks(0.5, 0.0), pause=60)
         assert sweeper.sweep() == 0
         sweeper.close()
+
+
+def backed_up(it: World, prompts: int) -> None:
+    """Prompts of four blocks each, used twice, so that they are copied down."""
+    for number in range(prompts):
+        tokens = [1000 + number, *range(4 * BLOCK - 1)]
+        it.run(tokens)
+        it.tiers.used(np.array(tokens, dtype=np.int32))
+        it.settle()
+
+
+def test_the_host_is_swept_of_what_a_colder_tier_has_and_of_nothing_else(tmp_path: Path) -> None:
+    with world(tmp_path, blocks=64, host_blocks=20) as it:
+        backed_up(it, 5)
+        assert it.tiers.host.stats().blocks == 20
+        sweeper = Sweeper(it.tiers, lambda: False, Watermarks(0.85, 0.70), batch=1, pause=60)
+        assert sweeper.sweep() == 6
+        assert it.tiers.host.stats().blocks == 14
+        assert it.tiers.stats()["disk"].blocks == 20
+        it.tiers.colder["disk"].clear()
+        assert it.tiers.sweep_host(20) == 0
+        sweeper.close()
+        it.tiers.host.check_integrity()
+
+
+def test_without_a_colder_tier_the_host_keeps_what_it_has() -> None:
+    with world(blocks=64, host_blocks=20) as it:
+        backed_up(it, 5)
+        assert it.tiers.sweep_host(20) == 0
+        assert it.tiers.host.stats().blocks == 20
