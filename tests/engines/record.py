@@ -24,6 +24,7 @@ from engine_adapters.remote.sglang import SGLangEngine
 from engine_adapters.remote.vllm import VllmEngine
 from tests.engines import sglang_facts, vllm_facts
 from tests.engines.asking import ask, prompt_ids
+from tests.engines.lmcache import lmcache_server, with_lmcache
 from tests.engines.running import EngineCommand, running, sglang, vllm
 from tests.exchanges import FOLDER, Exchange, Recorder, Recording, served
 
@@ -69,6 +70,7 @@ SESSIONS = (
 )
 
 
+LMCACHE = "vllm_lmcache"
 EVENTS = {"vllm_events": SESSIONS[0], "sglang_events": SESSIONS[2]}
 
 
@@ -140,6 +142,27 @@ async def _version(session: Session, url: str) -> str:
         await engine.aclose()
 
 
+def record_lmcache(model: Path) -> None:
+    """A vLLM that was started anew, with what its predecessor left in LMCache's server."""
+    session = Session(LMCACHE, lambda _: vllm(), VllmEngine, vllm_facts.STORE_FACTS)
+    (fact,) = session.facts
+    with tempfile.TemporaryDirectory() as folder, lmcache_server(Path(folder)) as port:
+        command = with_lmcache(port)
+        with running(command, model, Path(folder, "first.log")) as url:
+            asyncio.run(_asked_once(url))
+        with running(command, model, Path(folder, "second.log")) as url:
+            exchanges = asyncio.run(_recorded(fact, session, url))
+            version = asyncio.run(_version(session, url))
+    flags = tuple(arg for arg in command.args if "{" not in arg)
+    Recording(command.name, version, flags, {fact.__name__: exchanges}).write(LMCACHE)
+
+
+async def _asked_once(url: str) -> None:
+    engine = VllmEngine("first", url)
+    await ask(engine, vllm_facts.KEPT)
+    await engine.aclose()
+
+
 def main(names: Sequence[str]) -> None:
     model = resolve_model(None, cache_dir=cache_dir(os.environ), progress=lambda _: None).path
     for session in SESSIONS:
@@ -148,7 +171,9 @@ def main(names: Sequence[str]) -> None:
     for name, session in EVENTS.items():
         if name in names:
             record_events(name, session, model)
+    if LMCACHE in names:
+        record_lmcache(model)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:] or [*(session.name for session in SESSIONS), *EVENTS])
+    main(sys.argv[1:] or [*(session.name for session in SESSIONS), *EVENTS, LMCACHE])

@@ -170,3 +170,20 @@ BARE_FACTS = (
     without_the_flag_details_are_null_and_not_zero,
     outside_dev_mode_it_cannot_be_flushed,
 )
+
+
+KEPT = prompt_ids(60, 1022)  # asked of an engine that has ended since, with a store behind it
+
+
+async def what_a_store_kept_is_a_tier_of_its_own(engine: VllmEngine) -> None:
+    before = await engine.reuse_counters()
+    report = (await ask(engine, KEPT)).account.reuse
+    after = await engine.reuse_counters()
+    assert (report.prompt, report.reused) == (1022, 768)  # in chunks of 256 tokens
+    assert after.prompt - before.prompt == 1022
+    assert after.reused - before.reused == 768
+    assert after.by_tier["store"] - before.by_tier["store"] == 768
+    assert after.by_tier["device"] == before.by_tier["device"]
+
+
+STORE_FACTS = (what_a_store_kept_is_a_tier_of_its_own,)

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from engine_adapters.remote.vllm import VllmEngine
-from tests.engines.vllm_facts import BARE_FACTS, FACTS
+from tests.engines.vllm_facts import BARE_FACTS, FACTS, STORE_FACTS
 from tests.exchanges import Recording, Replay, served
 
 Fact = Callable[[VllmEngine], Awaitable[None]]
@@ -29,3 +29,8 @@ async def test_with_its_flags(fact: Fact) -> None:
 @pytest.mark.parametrize("fact", BARE_FACTS, ids=lambda fact: fact.__name__)
 async def test_without_its_flags(fact: Fact) -> None:
     await replayed("vllm_bare", fact)
+
+
+@pytest.mark.parametrize("fact", STORE_FACTS, ids=lambda fact: fact.__name__)
+async def test_with_lmcache_behind_it(fact: Fact) -> None:
+    await replayed("vllm_lmcache", fact)
