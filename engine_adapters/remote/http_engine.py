@@ -17,6 +17,7 @@ from engine_adapters.errors import (
 )
 from engine_adapters.remote import openapi
 from engine_adapters.remote.json_patch import patched
+from engine_adapters.remote.kept_connections import send_kept
 from engine_adapters.remote.openapi import Api, read_api
 from engine_adapters.remote.prometheus import parse_metrics
 from engine_adapters.remote.relay import (
@@ -183,7 +184,7 @@ class HttpEngine(RelayEngine):
             headers={"content-type": "application/json", "accept-encoding": "identity", **headers},
         )
         try:
-            return await self._client.send(sent, stream=True)
+            return await send_kept(self._client, sent)
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
             # Its address is for the operator, who reads it in the log; this goes to the client.
             raise EngineNotReadyError(f"The engine {self.name} does not answer.") from error
