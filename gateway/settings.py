@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from canon.policy import RULES_VERSION
+from canon.slots import CONFIRMATIONS
 from gateway.canonical.policies import PolicyFor
 from gateway.telemetry.otel.options import OtelOptions
 
@@ -16,6 +17,7 @@ class CanonSettings:
 
     policies: tuple[PolicyFor, ...] = ()  # where none covers a request: `safe`
     rules_version: int = RULES_VERSION  # for conversations that begin; running ones keep theirs
+    slot_confirmations: int = CONFIRMATIONS  # different values that make a gap in a line a learned slot
     memory_bytes: int = 64 * MIB  # of what conversations were sent, which is prompt text
     memory_ttl_s: float = 24 * 3600.0  # what was not used for so long is forgotten
     session_headers: tuple[str, ...] = ("x-kvgate-session", "x-session-id")  # name a client's conversation

@@ -172,6 +172,12 @@ def _history_is_shorter(evidence: Evidence) -> bool:
     return one.change == "removed" and gone not in ("system", "developer", "tools")
 
 
+def _of_system(evidence: Evidence) -> bool:
+    one = evidence.divergence
+    piece = one.old if one.change == "moved" and one.old is not None and not one.after else one.segment
+    return piece.role in ("system", "developer")
+
+
 def _late_system(evidence: Evidence) -> bool:
     one = evidence.divergence
     return one.segment.role in ("system", "developer") and one.segment.turn > 0
@@ -227,6 +233,14 @@ _KINDS: tuple[tuple[_Test, Cause], ...] = (
             "call_arguments",
             "tool-call arguments were serialized anew",
             "send arguments back as the string that came; policy full with a memory replays them",
+        ),
+    ),
+    (
+        _all(_change("moved"), _of_system),
+        Cause(
+            "hoisted_system",
+            "a system message that stands in another place now",
+            "leave a system message where it was first sent, and append a new one instead of merging it into the first",
         ),
     ),
     (

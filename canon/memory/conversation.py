@@ -25,7 +25,7 @@ from canon.memory.tool_row import as_sent
 from canon.memory.turns import items_of, opening, turns_of
 from canon.policy import RULES_VERSIONS
 from canon.requests.view import Kind
-from canon.slots import ConversationSlots
+from canon.slots import CONFIRMATIONS, ConversationSlots
 
 _LOOK_BACK = 64  # client turns that one request may add: a user turn, or results of parallel calls
 _SESSIONS = 4  # conversations with the same user turns that are told apart
@@ -52,6 +52,7 @@ class Conversation:
         session: str,
         rules_version: int,
         all_recorded: bool = False,
+        slot_confirmations: int = CONFIRMATIONS,
     ) -> None:
         self.store = store
         self.kind = kind
@@ -65,11 +66,10 @@ class Conversation:
         began_with = self._before[-1].rules_version if self._before else rules_version
         # A version that this build does not have cannot act: the conversation goes on as a new one would.
         self.rules_version = began_with if began_with in RULES_VERSIONS else rules_version
-        self.slots = self._slots(kind, body)
+        self.slots = self._slots(StoredSlots(store, self._sharing, kind, slot_confirmations), kind, body)
 
-    def _slots(self, kind: Kind, body: Mapping[str, Any]) -> ConversationSlots:
+    def _slots(self, source: StoredSlots, kind: Kind, body: Mapping[str, Any]) -> ConversationSlots:
         """A conversation that begins takes the slots that are confirmed by now; one that goes on keeps its own."""
-        source = StoredSlots(self.store, self._sharing, kind)
         if self._before:
             return ConversationSlots(source, frozenset(self._before[-1].slots))
         begins = all(turn.side != "model" for turn in turns_of(kind, body))

@@ -11,6 +11,7 @@ from canon.memory.store import MemoryStore
 from canon.policy import RULES_VERSION
 from canon.requests import view_of
 from canon.requests.view import RequestView
+from canon.slots import CONFIRMATIONS
 
 log = logging.getLogger(__name__)
 
@@ -23,11 +24,21 @@ class ConversationMemory:
 
     `all_recorded` says that every answer is recorded. Conversations of one scope that began alike, and that no session
     names, are then never taken for each other, even where one of them is seen for the first time.
+
+    `slot_confirmations` says how many different values make a gap in a line a learned slot, which acts where a policy
+    lets it.
     """
 
-    def __init__(self, store: MemoryStore | None = None, *, all_recorded: bool = False) -> None:
+    def __init__(
+        self,
+        store: MemoryStore | None = None,
+        *,
+        all_recorded: bool = False,
+        slot_confirmations: int = CONFIRMATIONS,
+    ) -> None:
         self.store = LocalStore() if store is None else store
         self._all_recorded = all_recorded
+        self._slot_confirmations = slot_confirmations
 
     def open(
         self, view: RequestView, *, scope: str, session: str, rules_version: int = RULES_VERSION
@@ -42,6 +53,7 @@ class ConversationMemory:
             session=session,
             rules_version=rules_version,
             all_recorded=self._all_recorded,
+            slot_confirmations=self._slot_confirmations,
         )
 
     def forget(self, scope: str) -> int:

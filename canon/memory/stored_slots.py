@@ -13,8 +13,9 @@ class StoredSlots(SlotSource):
     Replicas that learn at the same moment may lose each other's step; the next request teaches it again.
     """
 
-    def __init__(self, store: MemoryStore, sharing: bytes, kind: str) -> None:
+    def __init__(self, store: MemoryStore, sharing: bytes, kind: str, confirmations: int) -> None:
         self._store = store
+        self._confirmations = confirmations
         self._learner_key = digest("slots", sharing, kind.encode())
         self._confirmed_key = digest("slots that may act", sharing, kind.encode())
 
@@ -26,7 +27,7 @@ class StoredSlots(SlotSource):
         seen_key = digest("slots seen", self._learner_key, value_bytes(list(lines)))
         if self._store.get(seen_key) is not None:
             return []
-        learner = SlotLearner.load(self._store.get(self._learner_key))
+        learner = SlotLearner.load(self._store.get(self._learner_key), self._confirmations)
         before = learner.confirmed()
         slots = learner.observe(lines)
         if learner.changed:

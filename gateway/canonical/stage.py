@@ -36,7 +36,9 @@ class CanonStage:
         self._policies = Policies(settings.policies, settings.rules_version)
         self._session_headers = settings.session_headers
         store = LocalStore(settings.memory_bytes, ttl_s=settings.memory_ttl_s)
-        self._memory = ConversationMemory(store, all_recorded=True)
+        self._memory = ConversationMemory(
+            store, all_recorded=True, slot_confirmations=settings.slot_confirmations
+        )
         self._gain = GainCounter()
 
     def policy(self, route: Route, model: str, incoming: Incoming) -> Policy:

@@ -131,6 +131,10 @@ def settings_of(config: Config) -> GatewaySettings:
     """What the gateway is told."""
     return GatewaySettings(
         max_body_bytes=int(config.max_body_mib * MIB),
-        canon=CanonSettings(tuple(map(parse_policy, config.canon_policy)), config.canon_rules_version),
+        canon=CanonSettings(
+            tuple(map(parse_policy, config.canon_policy)),
+            config.canon_rules_version,
+            config.canon_slot_confirmations,
+        ),
         usage=config.usage,
     )

@@ -6,6 +6,7 @@ from pydantic import Field, field_validator, model_validator
 
 from canon.errors import PolicyError
 from canon.policy import RULES_VERSION, RULES_VERSIONS
+from canon.slots import CONFIRMATIONS
 from gateway.canonical.policies import parse_policy
 from gateway.config.base import ConfigModel
 from gateway.config.capture import CaptureConfig
@@ -19,6 +20,8 @@ class Config(ConfigModel):
     engines: Annotated[list[EngineConfig], Field(min_length=1)]
     canon_policy: Annotated[list[str], Field(default_factory=list)]  # as --canon-policy
     canon_rules_version: int = RULES_VERSION  # for conversations that begin; running ones keep theirs
+    # Different values that make a gap in a line a learned slot.
+    canon_slot_confirmations: Annotated[int, Field(ge=2, le=64)] = CONFIRMATIONS
     usage: Literal["standard", "full"] = "standard"  # full: `usage.kvgate` in every answer
     ledger: LedgerConfig = LedgerConfig()
     capture: CaptureConfig | None = None  # None: no body is kept anywhere

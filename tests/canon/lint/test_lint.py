@@ -115,3 +115,11 @@ def test_ages_are_told_in_many_languages(age: str):
     bodies = [chat(f"Memory:\n- likes bells ({age.format(days)})\n{RULES}", "Where?") for days in (3, 4)]
     (finding,) = canon.lint(bodies).findings
     assert finding.rule == "relative_time"
+
+
+def test_a_late_system_message_merged_into_the_first_one_is_told_as_that():
+    late = {"role": "system", "content": f"From now on answer in French, whatever was said. {ANSWER}"}
+    first = chat(RULES, "First?", ANSWER)
+    first["messages"] += [late, {"role": "user", "content": "Second?"}]
+    second = chat(f"{RULES}\n{late['content']}", "First?", ANSWER, "Second?")
+    assert "hoisted_system" in {finding.rule for finding in canon.lint([first, second]).findings}

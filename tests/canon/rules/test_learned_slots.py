@@ -70,3 +70,11 @@ def test_an_order_and_guarded_lines_stay():
         teach(memory, line)
         body = canon.canonicalize(request("new", "hi", line=line), ACTING, memory).body
         assert system_of(body) == f"{PROSE}\n{line.format('new')}"
+
+
+def test_how_often_a_slot_must_be_confirmed_is_the_operators_to_say():
+    for confirmations, moves in ((4, True), (12, False)):
+        memory = canon.ConversationMemory(slot_confirmations=confirmations)
+        teach(memory)
+        body = canon.canonicalize(request("new", "hi"), ACTING, memory).body
+        assert (system_of(body) == PROSE) is moves

@@ -136,3 +136,34 @@ def test_a_template_that_breaks_prefixes_is_told_in_every_form_people_read(log: 
     for form in ([], ["--html"]):
         assert b"a template that writes the date" in lint(log, "--tokenizer", folder, *form).stdout
     assert json.loads(lint(log, "--json").stdout)["template"] == []
+
+
+def test_memory_does_not_grow_with_the_log(tmp_path: Path):
+    """Peak memory over a log of many conversations, against one of a sixth of its size."""
+    script = (
+        "import resource, sys\n"
+        "from pathlib import Path\n"
+        "from canon.lint import Linter\n"
+        "from canon.lint.linter import PrefixModel, utf8\n"
+        "from gateway.commands.lint.log_files import Logs\n"
+        "linter = Linter('full')\n"
+        "linter._history._max = 4 << 20\n"
+        "linter._raw = PrefixModel(utf8, 16, max_blocks=20_000)\n"
+        "for request in Logs([Path(sys.argv[1])]).requests():\n"
+        "    linter.add(request.body)\n"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)\n"
+    )
+
+    def peak(requests: int) -> int:
+        path = tmp_path / f"{requests}.jsonl"
+        with path.open("w") as log:
+            for number in range(requests):
+                text = " ".join(str(number * 1000 + word) for word in range(4000))
+                log.write(json.dumps(body("10:11:12", text)) + "\n")
+        command = [sys.executable, "-c", script, str(path)]
+        run = subprocess.run(command, capture_output=True, check=True, timeout=300)
+        return int(run.stdout)
+
+    small, large = peak(200), peak(1200)
+    growth = (large - small) * 1024
+    assert growth < 8 << 20  # of 30 MB more of log, under bounds that the smaller one reaches
