@@ -217,7 +217,8 @@ class PromptTokenizer:
     ) -> dict[str, int]:
         if self._control_in_content == "allow":
             return {}
-        found = written_tokens(chat.tokens.scanner, messages, tools, template_kwargs)
+        content = {"messages": list(messages), "tools": tools, "chat_template_kwargs": template_kwargs}
+        found = written_tokens(chat.tokens.scanner, content)
         if found and self._control_in_content == "reject":
             raise TemplateError(
                 "special tokens of this model may not be written in a request", next(iter(found))

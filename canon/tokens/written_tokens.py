@@ -1,44 +1,76 @@
 """Special tokens that are written in a request: in messages, tools or template variables."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeAlias
 
 from canon.tokens.lexemes import parse_object
 from canon.tokens.text_scanner import TextScanner
 
+# A path's last step with the path before it: written out only where something is found, since each of many values
+# may stand behind a name of megabytes.
+_Place: TypeAlias = "tuple[_Place, str | int] | None"
 
-def written_tokens(
-    special: TextScanner,
-    messages: Sequence[Mapping[str, Any]],
-    tools: Sequence[Mapping[str, Any]] | None,
-    template_kwargs: Mapping[str, Any],
-) -> dict[str, int]:
-    """How many of the `special` tokens stand at which path of the request, for example `messages[1].content[0].text`.
+_PATHS = 256  # told apart
+_NAME = 100  # characters of a name in a path
 
-    The request has passed the checks of `PlainCopy`: its depth is bounded.
+
+def written_tokens(special: TextScanner, content: Mapping[str, Any]) -> dict[str, int]:
+    """How many of the `special` tokens stand at which path of `content`, for example `messages[1].content[0].text`.
+
+    `content` is parsed JSON of any depth; the work is linear in its text. Names in paths are cut, and past 256 paths
+    the rest is counted together under `...`.
     """
-    content = {"messages": list(messages), "tools": tools, "chat_template_kwargs": template_kwargs}
-    found: dict[str, int] = {}
-    for path, text in _texts(content, ""):
-        if count := len(special.spans(text)):
-            found[path] = found.get(path, 0) + count
-    return found
+    writing = _Writing(special)
+    writing.walk(content, None)
+    return writing.found
 
 
-def _texts(value: Any, path: str) -> Iterator[tuple[str, str]]:
-    if isinstance(value, str):
-        yield path, value
-    elif isinstance(value, Mapping):
-        for key, item in value.items():
-            yield path, key
-            inside = f"{path}.{key}" if path else key
-            # Templates get arguments parsed, with what is escaped in them.
-            yield from _texts(_parsed(item) if key == "arguments" else item, inside)
-    elif isinstance(value, list | tuple):
-        for index, item in enumerate(value):
-            yield from _texts(item, f"{path}[{index}]")
+class _Writing:
+    """What was found so far."""
+
+    def __init__(self, special: TextScanner) -> None:
+        self._special = special
+        self.found: dict[str, int] = {}
+
+    def walk(self, value: Any, place: _Place) -> int:
+        """How many tokens `value`, which stands at `place`, has in it; in the order that they are written in."""
+        total, waiting = 0, [(value, place)]
+        while waiting:
+            value, place = waiting.pop()
+            if isinstance(value, str):
+                total += self._text(value, place)
+            elif isinstance(value, Mapping):
+                total += sum(self._note(name, place) for name in value)
+                waiting += [(item, (place, name)) for name, item in reversed(tuple(value.items()))]
+            elif isinstance(value, list | tuple):
+                waiting += [(value[i], (place, i)) for i in range(len(value) - 1, -1, -1)]
+        return total
+
+    def _text(self, text: str, place: _Place) -> int:
+        called_with = parse_object(text) if place is not None and place[1] == "arguments" else None
+        if called_with is None:
+            return self._note(text, place)
+        # Templates get arguments parsed, with what is escaped in them, or as they are, with names that stand twice.
+        parsed = self.walk(called_with, place)
+        return parsed + self._add(len(self._special.spans(text)) - parsed, place)
+
+    def _note(self, text: str, place: _Place) -> int:
+        return self._add(len(self._special.spans(text)), place)
+
+    def _add(self, count: int, place: _Place) -> int:
+        if count <= 0:
+            return 0
+        path = _written_out(place) if len(self.found) < _PATHS else "..."
+        self.found[path] = self.found.get(path, 0) + count
+        return count
 
 
-def _parsed(arguments: Any) -> Any:
-    value = parse_object(arguments) if isinstance(arguments, str) else None
-    return arguments if value is None else value
+def _written_out(place: _Place) -> str:
+    return "".join(reversed(list(_steps(place)))).removeprefix(".")
+
+
+def _steps(place: _Place) -> Iterator[str]:
+    """From the last to the first."""
+    while place is not None:
+        place, step = place
+        yield f"[{step}]" if isinstance(step, int) else f".{step[:_NAME]}"

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from functools import partial
 
+from canon.errors import ModelFolderError
+from canon.tokens import ControlTokenScanner
 from engine_adapters.embedded.config import EmbeddedConfig
 from engine_adapters.remote.anthropic import AnthropicEngine
 from engine_adapters.remote.http_engine import HttpOptions
@@ -24,6 +26,7 @@ from gateway.config.engines import (
 from gateway.config.errors import ConfigError
 from gateway.config.model import Config
 from gateway.embedded import EmbeddedOptions, load_embedded, missing_packages
+from gateway.relay.control_tokens import ControlTokenCheck
 from gateway.relay.remote import Remote
 from gateway.serve import Load
 from gateway.settings import MIB, CanonSettings, GatewaySettings
@@ -36,7 +39,7 @@ def remotes_of(config: Config, environ: Mapping[str, str]) -> list[Remote]:
     """Engines behind HTTP, not asked yet.
 
     Raises:
-        ConfigError: a key is not where it should be.
+        ConfigError: a key is not where it should be, or a tokenizer cannot be used.
     """
     return [_remote(engine, f"engines[{place}]", environ) for place, engine in config.remotes]
 
@@ -50,7 +53,18 @@ def _remote(engine: RemoteEngine, path: str, environ: Mapping[str, str]) -> Remo
         headers=_key_headers(engine, key),
     )
     own = tuple(dict.fromkeys(engine.names().values()))
-    return Remote(_adapter(engine, own, options), engine.names())
+    return Remote(_adapter(engine, own, options), engine.names(), _control_tokens(engine, path))
+
+
+def _control_tokens(engine: RemoteEngine, path: str) -> ControlTokenCheck | None:
+    action = engine.control_tokens_in_content
+    if engine.tokenizer is None:
+        return None
+    try:
+        scanner = ControlTokenScanner.from_folder(engine.tokenizer)
+    except ModelFolderError as error:
+        raise ConfigError(f"{path}.tokenizer: {error}") from None
+    return None if action == "allow" else ControlTokenCheck(scanner, action)
 
 
 def _key_headers(engine: RemoteEngine, key: str | None) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from engine_adapters.reuse.profiles import PROFILES
 from gateway.addresses import engine_url
@@ -77,6 +77,17 @@ class RemoteEngine(ConfigModel):
     connect_s: Annotated[float, Field(gt=0, le=600)] = 5.0
     first_byte_s: Annotated[float, Field(gt=0, le=86400)] = 600.0  # a long prompt on a busy engine
     max_connections: Annotated[int, Field(ge=1, le=65536)] = 1024
+    tokenizer: Path | None = None  # a folder with the model's tokenizer.json
+    # Looked for only with a tokenizer; what they do is for the engine's own to say.
+    control_tokens_in_content: Literal["allow", "report", "reject"] = "report"
+
+    @field_validator("control_tokens_in_content")
+    @classmethod
+    def _known_tokens(cls, action: str, info: ValidationInfo) -> str:
+        # A tokenizer that is wrong in itself is not there, and has a message of its own.
+        if action == "reject" and info.data.get("tokenizer", ...) is None:
+            raise ValueError("reject needs tokenizer, a folder with the tokenizer.json of the engine's model")
+        return action
 
     @field_validator("url")
     @classmethod

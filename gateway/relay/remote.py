@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from engine_adapters.base import Health
 from engine_adapters.errors import EngineError
 from engine_adapters.remote.relay import RelayEngine, RemoteCapabilities
+from gateway.relay.control_tokens import ControlTokenCheck
 
 log = logging.getLogger("kvgate.gateway")
 
@@ -19,11 +20,18 @@ class Remote:
     """Asks its engine what it can until that answers, and again when it was away: it may have other flags then.
 
     `names` maps the names that clients use to the engine's own; empty: as the engine lists its models.
+    `control_tokens` looks through what goes to it; None: nothing does.
     """
 
-    def __init__(self, engine: RelayEngine, names: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        engine: RelayEngine,
+        names: Mapping[str, str] | None = None,
+        control_tokens: ControlTokenCheck | None = None,
+    ) -> None:
         self.engine = engine
         self.name = engine.name
+        self.control_tokens = control_tokens
         self.able: RemoteCapabilities | None = None  # None: not asked, or it has not answered yet
         self.detail = "it was not asked yet"
         self.asked = asyncio.Event()  # set when it was asked once, whatever came of it

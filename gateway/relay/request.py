@@ -44,6 +44,7 @@ async def outgoing(
     wanted.check(context.settings)
     incoming = await context.threads.parse(incoming.size, partial(without_extension, incoming))
     body, raw, recording = await _canonical(incoming, route, wanted.model, context, record)
+    await _look_for_control_tokens(remote, route, body, incoming.size, context, record)
     scope = memory_scope(wanted.model)
     sent = SentRequest(remote.name, scope, incoming.body, body, incoming.size, remote.block_size)
     if route != "embeddings":  # which leave no prefix behind
@@ -75,6 +76,23 @@ async def _canonical(
     if raw is None:
         raw = await context.threads.parse(incoming.size, partial(orjson.dumps, sent.body))
     return sent.body, raw, sent.recording
+
+
+async def _look_for_control_tokens(
+    remote: Remote,
+    route: Route,
+    body: Mapping[str, Any],
+    size: int,
+    context: JobContext,
+    record: RequestRecord,
+) -> None:
+    """Note special tokens that were typed; raises ApiError 400 where they are to be rejected."""
+    check = remote.control_tokens
+    if check is None or not check.concerns(route):
+        return
+    found = await context.threads.canonicalize(size, partial(check.found, route, body))
+    if found and record.canon is not None:
+        record.canon = record.canon.with_control_tokens(found)
 
 
 def _choices(body: Mapping[str, Any]) -> int:

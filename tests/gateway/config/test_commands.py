@@ -12,6 +12,8 @@ import httpx
 import pytest
 
 from gateway.commands import config_check
+from gateway.config.build import remotes_of
+from gateway.config.load import load_config
 from gateway.ledger.opening import open_reader
 from tests.gateway.relay.fake_engine import MODEL, fake_engine, whole
 
@@ -102,6 +104,37 @@ def test_check_misses_a_key_that_is_not_there(file: Path, capsys: pytest.Capture
     file.write_text("engines:\n  - {name: a, kind: openai, url: 'http://127.0.0.1:1', key: {env: MY_KEY}}\n")
     assert not config_check.run(file, {}, as_json=False)
     assert capsys.readouterr().err == "Error: engines[0].key: the environment has no MY_KEY\n"
+
+
+def with_tokenizer(keys: str) -> str:
+    return f"engines:\n  - {{name: a, kind: vllm, url: 'http://127.0.0.1:1', {keys}}}\n"
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ("control_tokens_in_content: reject", "engines[0].control_tokens_in_content: reject needs tokenizer"),
+        ("tokenizer: /no/such/folder", "engines[0].tokenizer: /no/such/folder/tokenizer.json is missing"),
+        ("tokenizer: 7, control_tokens_in_content: reject", "engines[0].tokenizer: "),
+    ],
+)
+def test_check_knows_what_looking_for_control_tokens_needs(
+    file: Path, capsys: pytest.CaptureFixture[str], keys: str, message: str
+) -> None:
+    file.write_text(with_tokenizer(keys))
+    assert not config_check.run(file, {}, as_json=True)
+    (error,) = json.loads(capsys.readouterr().out)["errors"]
+    assert error.startswith(message)
+
+
+@pytest.mark.parametrize(("action", "looks"), [(None, "report"), ("reject", "reject"), ("allow", None)])
+def test_a_remote_engine_s_tokenizer_is_looked_with(
+    file: Path, tiny_model: Callable[..., Path], action: str | None, looks: str | None
+) -> None:
+    more = "" if action is None else f", control_tokens_in_content: {action}"
+    file.write_text(with_tokenizer(f"tokenizer: '{tiny_model('qwen3')}'{more}"))
+    (remote,) = remotes_of(load_config(file), {})
+    assert (remote.control_tokens and remote.control_tokens.action) == looks
 
 
 def test_sglang_runs_in_a_process_of_its_own(file: Path, tiny_model: Callable[..., Path]) -> None:
