@@ -29,11 +29,11 @@ class CanonTold:
     edits: Mapping[str, int] = field(default_factory=dict)  # by rule
     findings: Mapping[str, int] = field(default_factory=dict)  # by cause
     bypassed: bool = False  # True: the body could not be written again without a loss, and went on as it came
-    control_tokens: int = 0  # special tokens that were written in messages or tools, and stayed text
+    control_tokens: int = 0  # special tokens that were written in messages or tools
     gain_tokens: int | None = None  # prompt tokens that the edits would have let be reused, estimated
 
     def with_control_tokens(self, by_path: Mapping[str, int]) -> "CanonTold":
-        """The same, told of special tokens that were written in the request and stayed text."""
+        """The same, told of special tokens that were written in the request."""
         return replace(self, control_tokens=sum(by_path.values()))
 
     def header(self) -> bytes:
