@@ -7,6 +7,8 @@ from canon.errors import TemplateError
 from canon.tokens.lexemes import NumberLexeme
 from canon.tokens.limits import ChatLimits
 
+_SHOWN = 100  # characters of a name in a path: every value has one, and a name may be megabytes long
+
 
 class PlainCopy:
     """Copies values out of one request, counting its characters.
@@ -31,7 +33,7 @@ class PlainCopy:
             raise TemplateError(f"nested more than {self._limits.depth} levels deep", path)
         if isinstance(value, Mapping):
             return {
-                self._key(key, path): self._copy(item, f"{path}.{key}", depth - 1)
+                self._key(key, path): self._copy(item, f"{path}.{key:.{_SHOWN}}", depth - 1)
                 for key, item in value.items()
             }
         if isinstance(value, list | tuple):
