@@ -9,11 +9,6 @@ from tests.engines.record import SESSIONS, Session
 from tests.engines.running import running
 from tests.requirements import loud_skips
 
-MINUTES = (
-    "test_served.py",
-    "test_lmcache.py",
-    "test_sglang_process.py",
-)  # each start of an engine takes some
 WHY = "engines that take minutes to start run with `make test-engines`"
 
 
@@ -21,7 +16,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """What takes minutes runs only where it was asked for by its marker."""
     if "engines" in config.option.markexpr:
         return
-    slow = [item for item in items if item.path.name in MINUTES and item.path.parent == Path(__file__).parent]
+    slow = [item for item in items if item.get_closest_marker("engines")]
     for item in slow:
         item.add_marker(pytest.mark.skip(reason=WHY))
     if slow:
