@@ -83,6 +83,18 @@ def _with_answer(last: Divergence, newest: Segment, new: Sequence[Segment]) -> D
     return replace(last, lost=byte_length(behind[0].text))
 
 
+def wire_forms(old: Sequence[Segment], new: Sequence[Segment]) -> list[Divergence]:
+    """What is the same and was sent in another form, before the first real difference."""
+    shared = new[: _common(old, new)]
+    found: list[Divergence] = []
+    for at, piece in enumerate(shared):
+        if piece.wire != old[at].wire:
+            lost = sum(byte_length(later.text) for later in shared[at:])
+            found.append(Divergence("changed", piece, 0, old[at].wire, piece.wire, old[at], lost))
+            break  # what follows is lost already
+    return found
+
+
 def _common(old: Sequence[Segment], new: Sequence[Segment]) -> int:
     length = min(len(old), len(new))
     return next((i for i in range(length) if old[i].key != new[i].key), length)

@@ -37,6 +37,14 @@ _THINKING = re.compile(r"<think(?:ing)?>")
 _CLEARED = re.compile(r"(?i)\b(?:cleared|pruned|truncated|omitted|elided|removed|compacted|summari[sz]ed)\b")
 
 
+# Templates print a string as it is, and an object in a way of their own.
+WIRE_FORMS = Cause(
+    "call_arguments",
+    "mixed wire forms of tool-call arguments: a string in one request, an object in another",
+    "send them in one form, best as the string that the model's answer had",
+)
+
+
 def cause_of(evidence: Evidence) -> Cause:
     """The first kind that fits, the most telling ones first."""
     cause = next(cause for test, cause in _KINDS if test(evidence))

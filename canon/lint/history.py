@@ -2,6 +2,7 @@
 
 from collections import Counter, OrderedDict
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from canon.lint.segments import Segment
 
@@ -60,7 +61,7 @@ class History:
             self._size += len(text)
         self._texts[text] = (text, uses + 1)
         self._size += 200  # the piece itself
-        return Segment(piece.path, piece.role, piece.kind, text, piece.turn)
+        return replace(piece, text=text)
 
     def _forget(self) -> None:
         number, (segments, features) = self._requests.popitem(last=False)

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from canon.canonicalize import canonicalize
-from canon.lint.alignment import Divergence, compare
-from canon.lint.causes import NEWEST, Cause, Evidence, cause_of
+from canon.lint.alignment import Divergence, compare, wire_forms
+from canon.lint.causes import NEWEST, WIRE_FORMS, Cause, Evidence, cause_of
 from canon.lint.history import History
 from canon.lint.prefix_model import UNIT, Encode, PrefixModel
 from canon.lint.report import LintReport, RuleGain
@@ -139,6 +139,8 @@ class Linter:
         old = [piece for piece in old if piece.role != "switch"]
         for path in was.keys() | now.keys():
             self._switched(body, was.get(path), now.get(path), segments, old)
+        for divergence in wire_forms(old, segments):
+            self._count(body, divergence, WIRE_FORMS)
         for divergence in compare(old, segments):
             cause = cause_of(Evidence(divergence, old, segments))
             if _is_other_question(divergence, segments, cause):

@@ -58,9 +58,7 @@ class PrefixModel:
 
     def replay(self, segments: Iterable[Segment], seed: bytes = b"") -> Replayed:
         """How much of a prompt was there before; then it is there. As `replay_encoded`."""
-        return self.replay_encoded(
-            (self._encode(f"<|{segment.role}|>{segment.text}") for segment in segments), seed
-        )
+        return self.replay_encoded((self._encode(_printed(segment)) for segment in segments), seed)
 
     def replay_encoded(self, pieces: Iterable[bytes], seed: bytes = b"") -> Replayed:
         """The same of a prompt that is bytes already, `UNIT` a token; pieces that come again cost least.
@@ -111,3 +109,8 @@ class PrefixModel:
             self.full = self.full or bool(self._old)
             self._new, self._old = set(), self._new
             self._ends.clear()
+
+
+def _printed(segment: Segment) -> str:
+    """As a template might: an object otherwise than the string that says the same."""
+    return f"<|{segment.role}|>{' ' if segment.wire == 'object' else ''}{segment.text}"

@@ -23,6 +23,7 @@ class Segment:
     kind: SegmentKind
     text: str  # of media: a digest; of structures: compact JSON in the order in which they came
     turn: int = -1  # index of its message or item; -1: before them
+    wire: str = ""  # how the same thing was sent, where there are two ways: "string" or "object"
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -131,7 +132,8 @@ def _call(path: Path, function: dict[str, Any], role: str, turn: int) -> Iterato
     given = function.get("arguments")
     text = given if isinstance(given, str) else dump(given)
     yield Segment((*path, "name"), role, "other", str(function.get("name")), turn)
-    yield Segment((*path, "arguments"), role, "call", text, turn)
+    wire = "string" if isinstance(given, str) else "object"
+    yield Segment((*path, "arguments"), role, "call", text, turn, wire)
 
 
 def _content(path: Path, content: Any, role: str, turn: int) -> Iterator[Segment]:

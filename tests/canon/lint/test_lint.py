@@ -123,3 +123,20 @@ def test_a_late_system_message_merged_into_the_first_one_is_told_as_that():
     first["messages"] += [late, {"role": "user", "content": "Second?"}]
     second = chat(f"{RULES}\n{late['content']}", "First?", ANSWER, "Second?")
     assert "hoisted_system" in {finding.rule for finding in canon.lint([first, second]).findings}
+
+
+def test_arguments_as_a_string_here_and_as_an_object_there_are_a_finding():
+    def asked(arguments: object) -> dict:
+        body = chat(RULES, "Where?")
+        call = {"id": "call_1", "type": "function", "function": {"name": "find", "arguments": arguments}}
+        body["messages"] += [
+            {"role": "assistant", "content": None, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": "call_1", "content": ANSWER},
+        ]
+        return body
+
+    (finding,) = canon.lint([asked('{"id":1}'), asked({"id": 1})]).findings
+    assert (finding.rule, finding.values) == ("call_arguments", ("string", "object"))
+    assert finding.path == "messages[2].tool_calls[0].function.arguments"
+    assert finding.tokens_lost >= len(ANSWER) // 4
+    assert canon.lint([asked({"id": 1}), asked({"id": 1})]).findings == ()
