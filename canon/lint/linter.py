@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from canon.canonicalize import canonicalize
+from canon.context import SHOWN
 from canon.lint.alignment import Divergence, compare, wire_forms
 from canon.lint.causes import NEWEST, WIRE_FORMS, Cause, Evidence, cause_of
 from canon.lint.history import History
@@ -17,7 +18,6 @@ from canon.policy import RULES, Policy
 from canon.requests.paths import path_text
 from canon.results import Edit, Finding
 
-SHOWN = 200  # characters of a value that a finding shows
 _QUESTION = 256  # bytes; two questions may have as much in common
 _FINDINGS = 2_000  # different ones that are kept; the cheapest go
 

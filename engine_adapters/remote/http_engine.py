@@ -222,6 +222,11 @@ class HttpEngine(RelayEngine):
             raise EngineNotReadyError(f"The engine {self.name} answered {url} with {response.status_code}.")
         return response
 
+    @property
+    def health_url(self) -> str:
+        """What answers while the engine takes requests."""
+        return f"{self._root}/models"
+
     async def counters(self) -> Mapping[str, float]:
         text = (await self._asked("GET", f"{self.server}/metrics")).text
         try:
@@ -233,7 +238,7 @@ class HttpEngine(RelayEngine):
 
     async def health(self) -> Health:
         try:
-            await self._asked("GET", f"{self._root}/models")
+            await self._asked("GET", self.health_url)
         except EngineNotReadyError as error:
             return Health(False, str(error))
         return Health(True, "")

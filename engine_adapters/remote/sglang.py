@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from engine_adapters.base import Health, Tier
+from engine_adapters.base import Tier
 from engine_adapters.errors import EngineFailureError, EngineNotReadyError
 from engine_adapters.remote.cache_salt import salt_values
 from engine_adapters.remote.http_engine import HttpEngine, HttpOptions
@@ -75,13 +75,9 @@ class SGLangEngine(HttpEngine):
         """What the engine itself counted; raises EngineNotReadyError where metrics are off."""
         return sglang_reuse(await self.counters())
 
-    async def health(self) -> Health:
-        """`/health` may run a token through the engine, so it is given as long as a request's first byte."""
-        try:
-            await self._asked("GET", f"{self.server}/health")
-        except EngineNotReadyError as error:
-            return Health(False, str(error))
-        return Health(True, "")
+    @property
+    def health_url(self) -> str:
+        return f"{self.server}/health"
 
     async def flush(self) -> None:
         url = f"{self.server}/flush_cache"

@@ -5,7 +5,7 @@ from typing import Any
 
 import orjson
 
-from engine_adapters.base import Health, Tier
+from engine_adapters.base import Tier
 from engine_adapters.errors import EngineFailureError, EngineNotReadyError, UnsupportedByEngineError
 from engine_adapters.remote.cache_salt import salt_values
 from engine_adapters.remote.http_engine import HttpEngine, HttpOptions
@@ -74,12 +74,9 @@ class VllmEngine(HttpEngine):
         """What the engine itself counted; raises EngineNotReadyError where it cannot be asked."""
         return vllm_reuse(await self.counters())
 
-    async def health(self) -> Health:
-        try:
-            await self._asked("GET", f"{self.server}/health")
-        except EngineNotReadyError as error:
-            return Health(False, str(error))
-        return Health(True, "")
+    @property
+    def health_url(self) -> str:
+        return f"{self.server}/health"
 
     async def flush(self) -> None:
         """Forget the device's prefixes; what a connector keeps for several engines stays."""

@@ -3,6 +3,7 @@
 import threading
 from typing import Any
 
+from canon.lint.linter import utf8
 from canon.lint.prefix_model import PrefixModel
 from canon.lint.segments import Segment, segments_of
 
@@ -16,8 +17,8 @@ class GainCounter:
     """
 
     def __init__(self) -> None:
-        self._as_came = PrefixModel(_bytes, max_blocks=_BLOCKS)
-        self._as_rewritten = PrefixModel(_bytes, max_blocks=_BLOCKS)
+        self._as_came = PrefixModel(utf8, max_blocks=_BLOCKS)
+        self._as_rewritten = PrefixModel(utf8, max_blocks=_BLOCKS)
         self._lock = threading.Lock()
 
     def count(self, scope: str, came: Any, rewritten: Any) -> int:
@@ -27,7 +28,3 @@ class GainCounter:
             before = self._as_came.replay([start, *segments_of(came)]).reused
             after = self._as_rewritten.replay([start, *segments_of(rewritten)]).reused
         return after - before
-
-
-def _bytes(text: str) -> bytes:
-    return text.encode("utf-8", "surrogatepass")
