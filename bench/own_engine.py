@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from engine_adapters.base import GenerateRequest, SamplingParams, Tier, Usage
 from engine_adapters.embedded.adapter import EmbeddedAdapter
-from gateway.jobs import memory_scope
+from gateway.tenants.tenant import DEFAULT
 
 T = TypeVar("T")
 Tokens = NDArray[np.int32]
@@ -29,7 +29,7 @@ class OwnEngine:
         self.adapter = adapter
         self._loop = asyncio.new_event_loop()
         self._ids = itertools.count()
-        self._scope = memory_scope(adapter.capabilities().model)  # as the gateway's requests have it
+        self._scope = DEFAULT.scope(adapter.capabilities().model)  # as the gateway's requests have it
 
     def ttft(self, tokens: Tokens) -> float:
         """Seconds from the call to the first token's event."""

@@ -6,18 +6,17 @@ from gateway.ledger.expectation import Predictor
 from gateway.ledger.row import GapCause, LedgerRow
 from gateway.transport.record import RequestRecord
 
-TENANT = "default"  # all requests are one tenant's until there are keys to tell tenants apart
-
 
 def row_of(record: RequestRecord, predictor: Predictor | None = None) -> LedgerRow:
     """The row of a request that has ended."""
     reuse, canon, expected = record.reuse, record.canon, record.expected
     return LedgerRow(
         id=record.id,
-        tenant=TENANT,
+        tenant=record.tenant.name,
         model=record.model or "",
         route=record.route or "",
         engine=record.engine,
+        replica=record.replica,
         arrival=record.arrival,
         first_token=None if record.ttft_s is None else record.arrival + record.ttft_s,
         end=record.arrival + time.perf_counter() - record.started,

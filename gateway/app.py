@@ -30,6 +30,7 @@ from gateway.refusals import refusal
 from gateway.served import Backend, Served
 from gateway.settings import GatewaySettings
 from gateway.telemetry.telemetry import Telemetry
+from gateway.tenants.authenticator import OPEN, Authenticator
 from gateway.transport.answer import json_response
 from gateway.transport.body_capture import CaptureBodies
 from gateway.transport.record import record_of
@@ -49,6 +50,7 @@ def create_app_over(
     ledger: LedgerSink = NO_LEDGER,
     predictor: Predictor | None = None,
     capture: BodyCapture | None = None,
+    tenants: Authenticator = OPEN,
 ) -> FastAPI:
     """The app over a model that may still be loading (`served.put()` makes it ready), and engines behind HTTP."""
     settings = settings or GatewaySettings()
@@ -58,10 +60,10 @@ def create_app_over(
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        for remote in served.remotes:
-            remote.start()
+        for pool in served.pools:
+            pool.start()
         yield
-        await asyncio.gather(*(remote.aclose() for remote in served.remotes))  # again, where a server did it
+        await asyncio.gather(*(pool.aclose() for pool in served.pools))  # again, where a server did it
         threads.close()
         await telemetry.tracing.aclose()
 
@@ -74,10 +76,10 @@ def create_app_over(
     _add_model_routes(app, ModelRoutes(served, settings))
     app.add_api_route("/metrics", telemetry.scrape, methods=["GET"], include_in_schema=False)
     context = JobContext(
-        served, threads, settings, CanonStage(settings.canon), ledger, predictor, telemetry.tracing
+        served, threads, settings, CanonStage(settings.canon), ledger, predictor, telemetry.tracing, tenants
     )
     _add_generation_routes(app, context, admission)
-    document_generation(app, relayed=bool(served.remotes))
+    document_generation(app, relayed=bool(served.pools))
     return app
 
 
@@ -99,7 +101,7 @@ def _add_generation_routes(app: FastAPI, context: JobContext, admission: Admissi
     """Those that only engines behind HTTP have are there where there are such engines."""
     for path, route in _PATHS.items():
         make_job = _LOCAL.get(route)
-        if make_job is None and not context.served.remotes:
+        if make_job is None and not context.served.pools:
             continue
         local = None if make_job is None else LocalRoute(make_job, context)
         endpoint = GenerationEndpoint(route, context, admission, local)

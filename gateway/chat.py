@@ -14,7 +14,6 @@ from gateway.jobs import (
     canonical,
     expect,
     local_backend,
-    memory_scope,
     new_head,
     room_for,
     usage_facts,
@@ -42,7 +41,7 @@ async def chat_job(incoming: Incoming, context: JobContext, record: RequestRecor
     check_chat(chat, context.settings)
     incoming = await context.threads.parse(incoming.size, partial(without_extension, incoming))
     able = backend.capabilities()
-    sharing = memory_scope(able.model)
+    sharing = incoming.tenant.scope(able.model)
     record.engine, record.block_size = backend.name, able.block_size
     sent = await canonical(incoming, "chat", able.model, context, record)
     body = sent.body

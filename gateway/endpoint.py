@@ -15,7 +15,7 @@ from gateway.errors import ApiError, ClientGoneError, GatewayError, StreamAborte
 from gateway.jobs import JobContext
 from gateway.refusals import refusal
 from gateway.relay.answer import RelayedRoute
-from gateway.relay.remote import Remote
+from gateway.replicas.pool import EnginePool
 from gateway.transport.answer import send_error
 from gateway.transport.body import parse_object, read_body
 from gateway.transport.disconnect import DisconnectGuard
@@ -58,6 +58,7 @@ class GenerationEndpoint:
         _note_client(headers, record)
         self._context.tracing.began(record, headers)
         try:
+            record.tenant = await self._context.tenants.authenticate(headers)
             with self._admission.enter() as ticket:
                 raw = await read_body(scope, receive, self._settings, ticket.hold)
                 await self._answer(raw, headers, receive, send, record)
@@ -104,22 +105,22 @@ class GenerationEndpoint:
         record: RequestRecord,
     ) -> Finish:
         body = await self._context.threads.parse(len(raw), partial(parse_object, raw))
-        incoming = Incoming(body, raw, headers)
+        incoming = Incoming(body, raw, headers, record.tenant)
         with record.stages.stage("route"):
-            remote = self._remote(body)
-        if remote is not None:
-            return await self._relayed.answer(incoming, remote, send, stream, record)
+            pool = self._pool(body)
+        if pool is not None:
+            return await self._relayed.answer(incoming, pool, send, stream, record)
         if self._local is None:
             raise ApiError(404, _NO_ROUTE, param="model", code="unsupported_route")
         return await self._local(incoming, send, stream, record)
 
-    def _remote(self, body: Mapping[str, Any]) -> Remote | None:
+    def _pool(self, body: Mapping[str, Any]) -> EnginePool | None:
         """The engine behind HTTP that has the body's model; None: whoever is here judges the body."""
         model = body.get("model")
-        if not isinstance(model, str) or not self._context.served.remotes:
+        if not isinstance(model, str) or not self._context.served.pools:
             return None
         found = self._context.served.find(model)
-        return found if isinstance(found, Remote) else None
+        return found if isinstance(found, EnginePool) else None
 
     async def _cut(self, stream: EventStream) -> GatewayError:
         error = not_ready("the server is shutting down", self._settings.retry_after_s)

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine_adapters.base import EngineAdapter, GenerateRequest
-from gateway.accounting import TENANT
 from gateway.canonical.policies import Route
 from gateway.canonical.recorder import AnswerRecorder
 from gateway.canonical.stage import Canonical, CanonStage
@@ -23,6 +22,7 @@ from gateway.prompts import PromptThreads
 from gateway.served import Backend, Served
 from gateway.settings import GatewaySettings
 from gateway.telemetry.tracing import NO_TRACING, Tracing
+from gateway.tenants.authenticator import OPEN, Authenticator
 from gateway.transport.incoming import Incoming
 from gateway.transport.record import RequestRecord
 from gateway.wire.answers import AnswerHead, StreamedAnswer, WholeAnswer
@@ -56,6 +56,7 @@ class JobContext:
     ledger: LedgerSink = NO_LEDGER
     predictor: Predictor | None = None
     tracing: Tracing = NO_TRACING
+    tenants: Authenticator = OPEN
 
 
 class JobMaker(Protocol):
@@ -77,7 +78,7 @@ async def canonical(
 ) -> Canonical:
     """The checked request as it goes on, noted in `record`; raises ApiError 400 for a policy that does not exist."""
     policy = context.canon.policy(route, model, incoming)
-    work = partial(context.canon.apply, incoming, policy, memory_scope(model))
+    work = partial(context.canon.apply, incoming, policy, incoming.tenant.scope(model))
     with record.stages.stage("canonicalize"):
         result = await context.threads.canonicalize(incoming.size, work)
     record.canon = result.told
@@ -105,11 +106,6 @@ def usage_facts(incoming: Incoming, context: JobContext, record: RequestRecord) 
     canon = record.canon
     edits = sum(canon.edits.values()) if canon is not None and canon.applied else 0
     return UsageFacts(record.expected.predicted, record.block_size, edits)
-
-
-def memory_scope(model: str) -> str:
-    """Within what prompts' encodings and KV may be shared: one tenant and one model."""
-    return f"{TENANT}/{model}"
 
 
 def new_head(prefix: str, model: str, choices: int) -> AnswerHead:

@@ -24,7 +24,7 @@ from engine_adapters.errors import EngineError, EngineNotReadyError
 from gateway.app import create_app_over
 from gateway.ledger.books import NO_BOOKS, Books
 from gateway.listener import is_loopback, listen, url_of
-from gateway.relay.remote import Remote
+from gateway.replicas.pool import EnginePool
 from gateway.reports.reconcile.scraper import EngineScraper
 from gateway.served import Backend, Served
 from gateway.settings import GatewaySettings
@@ -95,24 +95,24 @@ class GatewayServer(uvicorn.Server):
             log.warning("requests still run after the grace period; they are ended now")
         if backend is not None:
             await backend.engine.aclose()
-        await asyncio.gather(*(remote.aclose() for remote in self._served.remotes))
+        await asyncio.gather(*(pool.aclose() for pool in self._served.pools))
 
 
 class Service:
-    """One serving process. `load` is None where all engines are `remotes`."""
+    """One serving process. `load` is None where all engines are in `pools`."""
 
     def __init__(
         self,
         load: Load | None,
         options: ServeOptions,
         settings: GatewaySettings,
-        remotes: Sequence[Remote] = (),
+        pools: Sequence[EnginePool] = (),
         books: Books = NO_BOOKS,
     ) -> None:
         self._load = load
         self._options = options
         self._started = time.perf_counter()
-        self._served = Served(remotes=remotes, embedded=load is not None)
+        self._served = Served(pools=pools, embedded=load is not None)
         self._books = books
         app = create_app_over(self._served, settings, books.sink, books.predictor, books.capture)
         config = server_config(app, grace_s=options.grace_s)

@@ -10,6 +10,7 @@ from engine_adapters.errors import EngineNotReadyError
 from gateway.errors import ApiError
 from gateway.prompts import PromptSource
 from gateway.relay.remote import Remote
+from gateway.replicas.pool import EnginePool
 
 Counters: TypeAlias = Callable[[], Awaitable[Mapping[str, float]]]
 
@@ -41,17 +42,22 @@ class ServedModel:
 class Served:
     """What is served now. Set from the event loop, by whoever loads the engine.
 
-    `remotes` are there from the start, whether they answer or not; `embedded` says whether a backend will be put.
+    `pools` are there from the start, whether they answer or not; `embedded` says whether a backend will be put.
     """
 
     def __init__(
-        self, backend: Backend | None = None, *, remotes: Sequence[Remote] = (), embedded: bool = True
+        self, backend: Backend | None = None, *, pools: Sequence[EnginePool] = (), embedded: bool = True
     ) -> None:
         self._backend = backend
-        self.remotes = tuple(remotes)
+        self.pools = tuple(pools)
         self._embedded = embedded or backend is not None
         self._closing = False
         self._detail = "the model is being loaded"
+
+    @property
+    def remotes(self) -> tuple[Remote, ...]:
+        """Replicas of all engines behind HTTP."""
+        return tuple(each for pool in self.pools for each in pool.replicas)
 
     def put(self, backend: Backend) -> None:
         """Serve `backend` from now on."""
@@ -72,21 +78,21 @@ class Served:
             raise EngineNotReadyError(self._detail)
         return self._backend
 
-    def find(self, model: str) -> Backend | Remote:
+    def find(self, model: str) -> Backend | EnginePool:
         """Who has `model`; raises EngineNotReadyError, or ApiError 404 for a name that nobody has."""
         if self._backend is not None and self._backend.capabilities().model == model:
             return self._backend
         if self._closing:
             raise EngineNotReadyError(self._detail)
-        for remote in self.remotes:
-            if model in remote.models:
-                return remote
+        for pool in self.pools:
+            if model in pool.models:
+                return pool
         raise self._not_found(model)
 
     def _not_found(self, model: str) -> Exception:
         if self._embedded and self._backend is None:
             return EngineNotReadyError(self._detail)
-        unknown = [remote.name for remote in self.remotes if not remote.models]
+        unknown = [pool.name for pool in self.pools if not pool.models]
         if unknown:
             return EngineNotReadyError(f"what {', '.join(unknown)} serves is not known yet")
         names = [f"'{each.name}'" for each in self.models()]
@@ -100,23 +106,20 @@ class Served:
         if self._backend is not None:
             able = self._backend.capabilities()
             found[able.model] = ServedModel(able.model, able.context_length)
-        for remote in () if self._closing else self.remotes:
-            for name in remote.models:
-                found.setdefault(name, ServedModel(name, remote.context_length))
+        for pool in () if self._closing else self.pools:
+            for name in pool.models:
+                found.setdefault(name, ServedModel(name, pool.context_length))
         if not found:
             raise EngineNotReadyError(self._detail if self._embedded or self._closing else self._waiting())
         return list(found.values())
 
     def _waiting(self) -> str:
-        return (
-            "; ".join(f"{remote.name}: {remote.detail}" for remote in self.remotes)
-            or "no engine is configured"
-        )
+        return "; ".join(f"{pool.name}: {pool.detail}" for pool in self.pools) or "no engine is configured"
 
     def counters(self) -> dict[str, Counters]:
         """How to ask each engine that is there for its own counters, by its name."""
         remotes = () if self._closing else self.remotes
-        found: dict[str, Counters] = {remote.name: remote.engine.counters for remote in remotes}
+        found: dict[str, Counters] = {remote.replica: remote.engine.counters for remote in remotes}
         if self._backend is not None:
             found[self._backend.name] = self._backend.engine.counters
         return found
@@ -125,7 +128,7 @@ class Served:
         """Whether a generation would be taken now, by any engine."""
         if self._closing:
             return Health(ready=False, detail=self._detail)
-        asked = [remote.health() for remote in self.remotes]
+        asked = [pool.health() for pool in self.pools]
         if self._backend is not None:
             asked.insert(0, self._backend.engine.health())
         found = await asyncio.gather(*asked)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import orjson
 
-from gateway.config.build import remotes_of
+from gateway.config.build import pools_of
 from gateway.config.errors import ConfigError
 from gateway.config.load import load_config
 
@@ -15,7 +15,7 @@ def run(file: Path, environ: Mapping[str, str], *, as_json: bool) -> bool:
     """Whether the file can be served from; says on stdout what it has, or on stderr what is wrong."""
     try:
         config = load_config(file)
-        remotes_of(config, environ)
+        pools_of(config, environ)
     except ConfigError as error:
         return _tell(error.messages, [], as_json=as_json)
     return _tell((), [f"{each.name}: {each.kind}" for each in config.engines], as_json=as_json)

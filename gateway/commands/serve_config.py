@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from gateway.config.build import ledger_of, load_of, remotes_of, settings_of
+from gateway.config.build import ledger_of, load_of, pools_of, settings_of
 from gateway.config.errors import ConfigError
 from gateway.config.load import load_config
 from gateway.ledger.books import LedgerBooks
@@ -38,7 +38,7 @@ def serve_config(
         names = ", ".join(f"--{name.replace('_', '-')}" for name in others)
         raise OptionsTwiceError(f"{names}: with --config this stands in the file")
     config = load_config(file)
-    remotes = remotes_of(config, environ)
+    pools = pools_of(config, environ)
     load = load_of(config)
     try:
         otel = otel_options(environ, config.otlp_endpoint)
@@ -48,4 +48,4 @@ def serve_config(
     capture = None if config.capture is None else config.capture.settings()
     books = LedgerBooks(ledger_of(config), environ, config.ledger.keep, capture)
     settings = replace(settings_of(config), otel=otel)
-    return Service(load, ServeOptions(host, port, json=json), settings, remotes, books).run()
+    return Service(load, ServeOptions(host, port, json=json), settings, pools, books).run()

@@ -28,6 +28,7 @@ from gateway.config.model import Config
 from gateway.embedded import EmbeddedOptions, load_embedded, missing_packages
 from gateway.relay.control_tokens import ControlTokenCheck
 from gateway.relay.remote import Remote
+from gateway.replicas.pool import EnginePool
 from gateway.serve import Load
 from gateway.settings import MIB, CanonSettings, GatewaySettings
 from gateway.sglang_process import SGLangOptions, start_sglang
@@ -35,13 +36,16 @@ from gateway.sglang_process import SGLangOptions, start_sglang
 _GIB = 1024 * MIB
 
 
-def remotes_of(config: Config, environ: Mapping[str, str]) -> list[Remote]:
+def pools_of(config: Config, environ: Mapping[str, str]) -> list[EnginePool]:
     """Engines behind HTTP, not asked yet.
 
     Raises:
         ConfigError: a key is not where it should be, or a tokenizer cannot be used.
     """
-    return [_remote(engine, f"engines[{place}]", environ) for place, engine in config.remotes]
+    return [
+        EnginePool(engine.name, [_remote(engine, f"engines[{place}]", environ)])
+        for place, engine in config.remotes
+    ]
 
 
 def _remote(engine: RemoteEngine, path: str, environ: Mapping[str, str]) -> Remote:

@@ -12,8 +12,8 @@ from gateway.errors import StreamAbortedError
 from gateway.jobs import JobContext
 from gateway.relay.errors import from_answer
 from gateway.relay.recorder import RelayRecorder
-from gateway.relay.remote import Remote
-from gateway.relay.request import Outgoing, outgoing
+from gateway.relay.request import Outgoing, outgoing, prepared
+from gateway.replicas.pool import EnginePool
 from gateway.transport.answer import send_bytes
 from gateway.transport.incoming import Incoming
 from gateway.transport.keepalive import kept_alive
@@ -32,11 +32,15 @@ class RelayedRoute:
         self._settings = context.settings
 
     async def answer(
-        self, incoming: Incoming, remote: Remote, send: Send, stream: EventStream, record: RequestRecord
+        self, incoming: Incoming, pool: EnginePool, send: Send, stream: EventStream, record: RequestRecord
     ) -> Callable[[], Awaitable[None]]:
         """All but the last bytes, which the result writes; raises ApiError or EngineError."""
-        sent = await outgoing(incoming, self._route, remote, self._context, record)
+        given = await prepared(incoming, self._route, pool, self._context, record)
+        with record.stages.stage("route"):
+            remote, decision = pool.choose(given.ask)
         async with AsyncExitStack() as stack:
+            stack.callback(lambda: pool.router.ended(decision, record.reuse))
+            sent = await outgoing(given, remote, self._context, record)
             if sent.request.stream:
                 await stack.enter_async_context(kept_alive(stream, self._settings.keepalive_s))
             record.stages.sending()

@@ -1,4 +1,4 @@
-"""One engine behind HTTP as the gateway knows it: what it serves, and what it was found to be able to do."""
+"""One replica of an engine behind HTTP: what it serves, and what it was found to be able to do."""
 
 import asyncio
 import logging
@@ -28,9 +28,11 @@ class Remote:
         engine: RelayEngine,
         names: Mapping[str, str] | None = None,
         control_tokens: ControlTokenCheck | None = None,
+        replica: str | None = None,
     ) -> None:
         self.engine = engine
         self.name = engine.name
+        self.replica = replica or engine.name  # its id among those of this engine
         self.control_tokens = control_tokens
         self.able: RemoteCapabilities | None = None  # None: not asked, or it has not answered yet
         self.detail = "it was not asked yet"

@@ -10,12 +10,14 @@ import orjson
 from engine_adapters.remote.http_engine import prompts_in
 from engine_adapters.remote.relay import RelayRequest, Rewrites, Route
 from gateway.canonical.recorder import Recording
-from gateway.jobs import JobContext, canonical, expect, memory_scope, usage_facts
+from gateway.jobs import JobContext, canonical, expect, usage_facts
 from gateway.ledger.expectation import SentRequest
 from gateway.relay.body import RelayedBody
 from gateway.relay.errors import from_event
 from gateway.relay.remote import Remote
 from gateway.relay.usage import usage_rewrite
+from gateway.replicas.pool import EnginePool
+from gateway.routing.router import RouteAsk
 from gateway.transport.incoming import Incoming
 from gateway.transport.record import RequestRecord
 from gateway.wire.extension import without_extension
@@ -23,6 +25,19 @@ from gateway.wire.usage import HEADER
 from gateway.wire.validation import validate
 
 _PASSED_ON_TO_MESSAGES = ("anthropic-version", "anthropic-beta")
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """One request that could go to any replica of its engine."""
+
+    incoming: Incoming
+    route: Route
+    wanted: RelayedBody
+    body: Mapping[str, Any]  # as it goes on
+    raw: bytes  # the same
+    recording: Recording | None  # where its answer is to be remembered
+    ask: RouteAsk
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,35 +49,52 @@ class Outgoing:
     recording: Recording | None  # where its answer is to be remembered
 
 
-async def outgoing(
-    incoming: Incoming, route: Route, remote: Remote, context: JobContext, record: RequestRecord
-) -> Outgoing:
-    """The request for `remote`; raises ApiError for what is wrong with it here."""
+async def prepared(
+    incoming: Incoming, route: Route, pool: EnginePool, context: JobContext, record: RequestRecord
+) -> Prepared:
+    """What all replicas would be sent; raises ApiError for what is wrong with it here."""
     wanted = validate(RelayedBody, incoming.body)
     record.model, record.stream = wanted.model[:200], bool(wanted.stream)
-    record.engine, record.block_size = remote.name, remote.block_size
+    record.engine, record.block_size = pool.name, pool.block_size
     wanted.check(context.settings)
     incoming = await context.threads.parse(incoming.size, partial(without_extension, incoming))
     body, raw, recording = await _canonical(incoming, route, wanted.model, context, record)
+    ask = RouteAsk(
+        request_id=record.id,
+        engine=pool.name,
+        model=wanted.model,
+        body=body,
+        size=incoming.size,
+        tenant=incoming.tenant,
+        prompt=route != "embeddings",
+    )
+    return Prepared(incoming, route, wanted, body, raw, recording, ask)
+
+
+async def outgoing(given: Prepared, remote: Remote, context: JobContext, record: RequestRecord) -> Outgoing:
+    """The request for one replica; raises ApiError for what this one does not take."""
+    incoming, route, body = given.incoming, given.route, given.body
+    record.replica = None if remote.replica == remote.name else remote.replica
+    record.block_size = remote.block_size
     await _look_for_control_tokens(remote, route, body, incoming.size, context, record)
-    scope = memory_scope(wanted.model)
-    sent = SentRequest(remote.name, scope, incoming.body, body, incoming.size, remote.block_size)
-    if route != "embeddings":  # which leave no prefix behind
+    sent = SentRequest(remote.replica, given.ask.scope, incoming.body, body, incoming.size, remote.block_size)
+    if given.ask.prompt:
         await expect(sent, context, record)
     facts = usage_facts(incoming, context, record)
     request = RelayRequest(
         request_id=record.id,
         route=route,
-        body=raw,
-        stream=bool(wanted.stream),
-        model=remote.models.get(wanted.model, wanted.model),
-        asks_usage=wanted.asks_usage or incoming.header(HEADER) == "full",
+        body=given.raw,
+        stream=bool(given.wanted.stream),
+        model=remote.models.get(given.wanted.model, given.wanted.model),
+        asks_usage=given.wanted.asks_usage or incoming.header(HEADER) == "full",
+        salt=incoming.tenant.salt,
         headers=_headers(incoming, route, record),
         parsed=body,
     )
     record.choices = _choices(body) * prompts_in(request)
     rewrites = Rewrites(usage_rewrite(facts), _error_event(route))
-    return Outgoing(request, rewrites, recording)
+    return Outgoing(request, rewrites, given.recording)
 
 
 async def _canonical(

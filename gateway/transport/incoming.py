@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from gateway.tenants.tenant import DEFAULT, Tenant
+
 
 @dataclass(frozen=True, slots=True)
 class Incoming:
@@ -12,6 +14,7 @@ class Incoming:
     body: dict[str, Any]
     raw: bytes
     headers: Mapping[bytes, bytes] = field(default_factory=dict)  # names in lower case
+    tenant: Tenant = DEFAULT
 
     @property
     def size(self) -> int:

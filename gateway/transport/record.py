@@ -11,6 +11,7 @@ from starlette.types import Scope
 
 from engine_adapters.base import ReuseReport
 from gateway.ledger.expectation import NOTHING_EXPECTED, Expectation
+from gateway.tenants.tenant import DEFAULT, Tenant
 from gateway.transport.stages import Stages
 from gateway.transport.trace_context import NO_TRACE, TraceContext
 
@@ -76,7 +77,9 @@ class RequestRecord:
     started: float = field(default_factory=time.perf_counter)  # seconds, monotonic
     arrival: float = field(default_factory=time.time)  # seconds since the epoch
     route: str | None = None  # of those that the ledger has rows for
+    tenant: Tenant = DEFAULT
     engine: str | None = None  # its name; None: none was reached
+    replica: str | None = None  # of several of that engine; None: it has only one
     block_size: int | None = None  # the engine's, in tokens
     retries: int = 0  # that the client's SDK made before this one
     trace: TraceContext = NO_TRACE
@@ -116,7 +119,9 @@ class RequestRecord:
             "status": self.status,
             "outcome": self.outcome,
             "model": self.model,
+            "tenant": None if self.tenant is DEFAULT else self.tenant.name,
             "engine": self.engine,
+            "replica": self.replica,
             "ignored": self.ignored,
             "stream": self.stream,
             **(self.canon.fields() if self.canon else {}),

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from gateway.commands import config_check
-from gateway.config.build import remotes_of
+from gateway.config.build import pools_of
 from gateway.config.load import load_config
 from gateway.ledger.opening import open_reader
 from tests.gateway.relay.fake_engine import MODEL, fake_engine, whole
@@ -133,7 +133,8 @@ def test_a_remote_engine_s_tokenizer_is_looked_with(
 ) -> None:
     more = "" if action is None else f", control_tokens_in_content: {action}"
     file.write_text(with_tokenizer(f"tokenizer: '{tiny_model('qwen3')}'{more}"))
-    (remote,) = remotes_of(load_config(file), {})
+    (pool,) = pools_of(load_config(file), {})
+    (remote,) = pool.replicas
     assert (remote.control_tokens and remote.control_tokens.action) == looks
 
 

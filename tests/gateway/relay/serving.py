@@ -13,6 +13,7 @@ from gateway.app import create_app_over
 from gateway.ledger.row import LedgerRow
 from gateway.listener import listen, url_of
 from gateway.relay.remote import Remote
+from gateway.replicas.pool import EnginePool
 from gateway.serve import GatewayServer, server_config
 from gateway.served import Backend, Served
 from gateway.settings import GatewaySettings
@@ -57,7 +58,8 @@ class Relaying:
 def relaying(
     remotes: Sequence[Remote], settings: GatewaySettings | None = None, backend: Backend | None = None
 ) -> Iterator[Relaying]:
-    served, rows = Served(backend, remotes=remotes, embedded=False), Rows()
+    pools = [EnginePool(remote.name, [remote]) for remote in remotes]
+    served, rows = Served(backend, pools=pools, embedded=False), Rows()
     listener = listen("127.0.0.1", 0)
     app = create_app_over(served, settings, ledger=rows)
     server = GatewayServer(server_config(app, grace_s=1), served, grace_s=0.5)

@@ -1,0 +1,1 @@
+"""Which replica gets a request: what each should have of its prompt, and what waits there."""

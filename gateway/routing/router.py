@@ -1,0 +1,74 @@
+"""The contract of routing: from one request and the replicas that could take it to one of them, explained."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine_adapters.base import ReuseReport
+from gateway.tenants.tenant import DEFAULT, Tenant
+
+Reason = Literal["only", "prefix", "session", "emptiest", "balance", "retry"]
+
+
+@dataclass(frozen=True, slots=True)
+class RouteAsk:
+    """One request that looks for a replica."""
+
+    request_id: str
+    engine: str  # the pool's name
+    model: str  # as the client says it
+    body: Mapping[str, Any]  # as it goes on
+    size: int  # bytes of it
+    tenant: Tenant = DEFAULT
+    tokens: NDArray[np.int32] | None = None  # shape [prompt tokens]; None: the engine makes them itself
+    session: str | None = None  # what says which requests belong together; None: nothing does
+    prompt: bool = True  # False: leaves no prefix behind (embeddings)
+
+    @property
+    def scope(self) -> str:
+        """Within what prefixes can be shared."""
+        return self.tenant.scope(self.model)
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """What was thought of one replica. None: not known."""
+
+    replica: str
+    predicted: int | None  # prompt tokens that it should have
+    queued: int  # prompt tokens that wait there uncached
+    ttft_s: float | None  # expected
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """One replica, and why."""
+
+    replica: str
+    reason: Reason
+    scores: tuple[Score, ...] = ()  # of every candidate that was scored; empty: none had to be
+    token: object | None = None  # the router's own, to find the request again
+
+    @property
+    def predicted(self) -> int | None:
+        """Prompt tokens that the chosen one should have; None: not known."""
+        return next((score.predicted for score in self.scores if score.replica == self.replica), None)
+
+
+class Router(Protocol):
+    """Chooses replicas of one engine. Called on the event loop; never raises."""
+
+    def choose(self, ask: RouteAsk, candidates: Sequence[str]) -> Decision:
+        """One of `candidates`, ids of replicas that take requests now (at least one); it counts as sent there."""
+
+    def first_token(self, decision: Decision) -> None:
+        """The replica has begun to answer: its prefill is done."""
+
+    def ended(self, decision: Decision, reuse: ReuseReport | None) -> None:
+        """The request has ended there, however; called once for each decision. None: no answer said anything."""
+
+    def forget(self, replica: str) -> None:
+        """The replica has gone, or was restarted: it has no prefix any more."""

@@ -1,0 +1,1 @@
+"""Who sends requests: tenants, their keys, and what each may do."""
