@@ -23,7 +23,7 @@ class LostReuseCauses:
     def add(self, chunk: Columns, facts: Facts) -> None:
         """Rows of one chunk."""
         lost = np.where(facts.consistent, np.maximum(facts.could - facts.reused, 0), 0.0)
-        expected = np.fmin(facts.predicted, facts.could) - facts.reused
+        expected = np.minimum(facts.predicted, facts.could) - facts.reused
         gap = np.where(facts.consistent, np.nan_to_num(np.maximum(expected, 0)), 0.0)
         self._count(chunk, "gap_cause", "gap", "unknown", gap)
         self._count(chunk, "divergence_cause", "divergence", NOT_TOLD, lost - gap)
