@@ -37,7 +37,7 @@ class RelayedRoute:
         """All but the last bytes, which the result writes; raises ApiError or EngineError."""
         given = await prepared(incoming, self._route, pool, self._context, record)
         with record.stages.stage("route"):
-            remote, decision = pool.choose(given.ask)
+            remote, decision = await pool.choose(given.ask)
         async with AsyncExitStack() as stack:
             stack.callback(lambda: pool.router.ended(decision, record.reuse))
             sent = await outgoing(given, remote, self._context, record)

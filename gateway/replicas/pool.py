@@ -52,7 +52,7 @@ class EnginePool:
         found = await asyncio.gather(*(each.health() for each in self.replicas))
         return next((each for each in found if each.ready), found[0] if found else Health(False, self.detail))
 
-    def choose(self, ask: RouteAsk, tried: frozenset[str] = frozenset()) -> tuple[Remote, Decision]:
+    async def choose(self, ask: RouteAsk, tried: frozenset[str] = frozenset()) -> tuple[Remote, Decision]:
         """Where `ask` goes, but for replicas that were `tried`; raises EngineNotReadyError where none is left.
 
         Whoever asks tells `router.ended` of the decision, once.
@@ -60,5 +60,5 @@ class EnginePool:
         able = {each.replica: each for each in self.replicas if each.replica not in tried}
         if not able:
             raise EngineNotReadyError(f"The engine {self.name} has no replica that takes requests now.")
-        decision = self.router.choose(ask, list(able))
+        decision = await self.router.choose(ask, list(able))
         return able[decision.replica], decision

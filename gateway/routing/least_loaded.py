@@ -15,7 +15,7 @@ class LeastLoaded:
         self._used: dict[str, int] = {}
         self._number = 0
 
-    def choose(self, ask: RouteAsk, candidates: Sequence[str]) -> Decision:
+    async def choose(self, ask: RouteAsk, candidates: Sequence[str]) -> Decision:
         """The emptiest of `candidates`."""
         chosen = min(candidates, key=lambda each: (self._running[each], self._used.get(each, 0)))
         self._number += 1

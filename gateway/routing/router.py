@@ -59,9 +59,12 @@ class Decision:
 
 
 class Router(Protocol):
-    """Chooses replicas of one engine. Called on the event loop; never raises."""
+    """Chooses replicas of one engine. Called on the event loop; never raises.
 
-    def choose(self, ask: RouteAsk, candidates: Sequence[str]) -> Decision:
+    Only `choose` may wait: what it has to ask may be in another process.
+    """
+
+    async def choose(self, ask: RouteAsk, candidates: Sequence[str]) -> Decision:
         """One of `candidates`, ids of replicas that take requests now (at least one); it counts as sent there."""
 
     def first_token(self, decision: Decision) -> None:
