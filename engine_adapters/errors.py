@@ -7,6 +7,7 @@ EngineError
 ├── EngineNotReadyError       still loading, draining or stopped (HTTP 503)
 ├── UnsupportedByEngineError  this engine cannot do what an operator asked for (HTTP 501)
 └── EngineFailureError        the engine broke while it worked (HTTP 500)
+    └── EngineTimeoutError    it took longer than it may (HTTP 504 before the first byte)
 """
 
 
@@ -47,3 +48,7 @@ class UnsupportedByEngineError(EngineError):
 
 class EngineFailureError(EngineError):
     """The engine failed while it worked on this request; nothing more will come."""
+
+
+class EngineTimeoutError(EngineFailureError):
+    """The engine took longer than it may: it may work on the request still, so sending it again doubles the work."""

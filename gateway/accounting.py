@@ -39,6 +39,7 @@ def row_of(record: RequestRecord, predictor: Predictor | None = None) -> LedgerR
         canon_saved=expected.saved,
         divergence=expected.divergence,
         retries=record.retries,
+        attempts=record.attempts,
         finish=record.finish,
         error=record.error,
         trace_id=record.trace.trace_id,

@@ -32,6 +32,7 @@ class LocalRoute:
         answer = job.answer
         record.choices = answer.head.choices * len(job.requests)
         record.stages.sending()
+        record.attempts = 1
         async with Generation(job.engine, job.requests, self._settings) as run:
             if isinstance(answer, StreamedAnswer):
                 await self._stream(run, job, answer, stream, record)

@@ -13,6 +13,7 @@ from engine_adapters.errors import (
     EngineFailureError,
     EngineNotReadyError,
     EngineOverloadedError,
+    EngineTimeoutError,
     UnsupportedByEngineError,
 )
 from engine_adapters.remote import openapi
@@ -193,7 +194,7 @@ class HttpEngine(RelayEngine):
                 f"All {self._options.max_connections} connections to the engine {self.name} are in use."
             ) from error
         except httpx.TimeoutException as error:
-            raise EngineFailureError(
+            raise EngineTimeoutError(
                 f"The engine {self.name} took too long ({type(error).__name__})."
             ) from error
         except httpx.HTTPError as error:
@@ -304,6 +305,10 @@ class _HttpAnswer(RelayedAnswer):
                     yield passed
             if left := self._stream.end():
                 yield left
+        except httpx.TimeoutException as error:
+            raise EngineTimeoutError(
+                f"The engine {self._engine} stopped in the middle of its answer."
+            ) from error
         except httpx.HTTPError as error:
             raise EngineFailureError(
                 f"The engine {self._engine} broke off its answer: {type(error).__name__}"

@@ -31,10 +31,14 @@ _COUNTS = (
     "prompt", "reused", "matched", "completion", "reasoning", "predicted", "block_size", "canon_rules",
     "canon_edits", "canon_saved", "retries",
 )  # fmt: skip
+_LATER = (
+    "attempts",
+)  # counts that no report adds up: the packed piece keeps the form that it has in old rows
 _DIVERGENCE = ("divergence_path", "divergence_offset", "divergence_cause", "divergence_hash")
 
 COLUMNS: tuple[str, ...] = (
-    *_TEXTS, "reuse_status", "arrival", *_TIMES, "stream", "status", *_COUNTS, *TIERS, *_DIVERGENCE, "packed",
+    *_TEXTS, "reuse_status", "arrival", *_TIMES, "stream", "status", *_COUNTS, *_LATER, *TIERS, *_DIVERGENCE,
+    "packed",
 )  # fmt: skip
 
 PACKED_COUNTS: tuple[str, ...] = (*_COUNTS, *TIERS, "divergence_offset")
@@ -88,6 +92,7 @@ def encoded(row: LedgerRow) -> Encoded:
         bool(row.stream),
         status,
         *counts,
+        *(_count(getattr(row, name)) for name in _LATER),
         *tiers,
         *gone,
         packed,

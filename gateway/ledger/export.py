@@ -52,7 +52,7 @@ FIELDS: tuple[_Field, ...] = (
     _of_divergence("count", "offset"),
     _of_divergence("text", "cause"),
     _of_divergence("text", "prefix_hash"),
-    *_plain("count", "retries"),
+    *_plain("count", "retries", "attempts"),
     *_plain("text", "finish", "error", "trace_id"),
 )
 

@@ -51,6 +51,7 @@ class LedgerRow:
     canon_saved: int | None = None  # tokens that edits made reusable, estimated
     divergence: Divergence | None = None
     retries: int = 0  # that the client's SDK made before this one
+    attempts: int | None = None  # times that the gateway sent it to an engine; 0: it never did
     finish: str | None = None
     error: str | None = None  # its kind
     trace_id: str | None = None

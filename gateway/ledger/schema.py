@@ -16,13 +16,14 @@ from sqlalchemy import (
     Table,
     Text,
     insert,
+    inspect,
     select,
     text,
 )
 
 from gateway.ledger.errors import LedgerSchemaError
 
-VERSION = 1
+VERSION = 2  # one up with every new column: see `_add_columns`
 
 metadata = MetaData()
 
@@ -67,6 +68,7 @@ requests = Table(
     Column("divergence_cause", Text),
     Column("divergence_hash", Text),
     Column("retries", Integer, nullable=False),
+    Column("attempts", Integer),
     Column("finish", Text),
     Column("error", Text),
     Column("trace_id", Text),
@@ -120,9 +122,24 @@ def prepare(connection: Connection) -> None:
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _POSTGRES_LOCK})
     metadata.create_all(connection)
     found = connection.execute(select(_versions.c.version).order_by(_versions.c.version.desc())).scalar()
-    if found is None:
-        connection.execute(insert(_versions).values(version=VERSION, since=time.time()))
-    elif found > VERSION:
+    if found is not None and found > VERSION:
         raise LedgerSchemaError(
             f"the ledger has schema {found} and this kvgate knows {VERSION}: use the newer kvgate, or another ledger"
         )
+    if found is not None and found < VERSION:
+        _add_columns(connection)
+    if found != VERSION:
+        connection.execute(insert(_versions).values(version=VERSION, since=time.time()))
+
+
+def _add_columns(connection: Connection) -> None:
+    """What an older kvgate's tables have not; its rows say NULL there, so such a column must take that."""
+    for table in metadata.sorted_tables:
+        there = {column["name"] for column in inspect(connection).get_columns(table.name)}
+        for column in table.columns:
+            if column.name not in there:
+                assert column.nullable, column.name
+                quote = connection.dialect.identifier_preparer.quote
+                kind = column.type.compile(connection.dialect)
+                statement = f"ALTER TABLE {quote(table.name)} ADD COLUMN {quote(column.name)} {kind}"
+                connection.execute(text(statement))

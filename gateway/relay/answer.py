@@ -44,6 +44,7 @@ class RelayedRoute:
             if sent.request.stream:
                 await stack.enter_async_context(kept_alive(stream, self._settings.keepalive_s))
             record.stages.sending()
+            record.attempts += 1
             answer = await stack.enter_async_context(remote.engine.relay(sent.request, sent.rewrites))
             try:
                 return await self._pass(answer, sent, send, stream, record)

@@ -82,6 +82,7 @@ class RequestRecord:
     replica: str | None = None  # of several of that engine; None: it has only one
     block_size: int | None = None  # the engine's, in tokens
     retries: int = 0  # that the client's SDK made before this one
+    attempts: int = 0  # times that it was sent to an engine
     trace: TraceContext = NO_TRACE
     status: int | None = None  # HTTP status sent; 499 when the client left first
     outcome: str = "ok"  # or: refused, failed, aborted, client_gone
@@ -122,6 +123,7 @@ class RequestRecord:
             "tenant": None if self.tenant is DEFAULT else self.tenant.name,
             "engine": self.engine,
             "replica": self.replica,
+            "attempts": self.attempts if self.attempts > 1 else None,
             "ignored": self.ignored,
             "stream": self.stream,
             **(self.canon.fields() if self.canon else {}),

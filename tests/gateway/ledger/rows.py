@@ -41,6 +41,7 @@ any_row = st.builds(
     canon_saved=_signed,
     divergence=st.none() | st.builds(Divergence, _texts, st.integers(0, 2**31 - 1), _texts, _texts),
     retries=st.integers(0, 2**31 - 1),
+    attempts=_counts,
     finish=st.none() | _texts,
     error=st.none() | _texts,
     trace_id=st.none() | _texts,
