@@ -29,6 +29,10 @@ class Admission:
         self.requests = 0
         self.body_bytes = 0
 
+    def take(self, settings: GatewaySettings) -> None:
+        """Other bounds from now on; what is in flight counts on."""
+        self._settings = settings
+
     @contextmanager
     def enter(self) -> Iterator[Ticket]:
         """Admit one request until the block ends; raises ApiError 429 when too many are in flight."""

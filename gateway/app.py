@@ -1,8 +1,8 @@
 """The HTTP surface: FastAPI for routes and docs, plain ASGI where bytes stream."""
 
-import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import cast
 
 from fastapi import FastAPI, Request
@@ -22,6 +22,7 @@ from gateway.jobs import JobContext, JobMaker
 from gateway.ledger.capture import BodyCapture
 from gateway.ledger.expectation import Predictor
 from gateway.ledger.sink import NO_LEDGER, LedgerSink
+from gateway.live import Apps, Configured, EpochRoute, Live
 from gateway.local_answer import LocalRoute
 from gateway.models import ModelRoutes
 from gateway.openapi import document_generation
@@ -51,9 +52,14 @@ def create_app_over(
     predictor: Predictor | None = None,
     capture: BodyCapture | None = None,
     tenants: Authenticator = OPEN,
+    live: Live | None = None,
 ) -> FastAPI:
-    """The app over a model that may still be loading (`served.put()` makes it ready), and engines behind HTTP."""
-    settings = settings or GatewaySettings()
+    """The app over a model that may still be loading (`served.put()` makes it ready), and engines behind HTTP.
+
+    `live` is for who changes the configuration later; settings and tenants are then in there.
+    """
+    live = live or Live(Configured(settings or GatewaySettings(), served.pools, tenants))
+    settings = live.now.settings
     threads = PromptThreads(settings)
     admission = Admission(settings)
     telemetry = Telemetry(served, admission, ledger, settings.otel)
@@ -63,7 +69,7 @@ def create_app_over(
         for pool in served.pools:
             pool.start()
         yield
-        await asyncio.gather(*(pool.aclose() for pool in served.pools))  # again, where a server did it
+        await live.aclose()  # again, where a server did it
         threads.close()
         await telemetry.tracing.aclose()
 
@@ -78,7 +84,9 @@ def create_app_over(
     context = JobContext(
         served, threads, settings, CanonStage(settings.canon), ledger, predictor, telemetry.tracing, tenants
     )
-    _add_generation_routes(app, context, admission)
+    live.serve(_Endpoints(context, served, admission).made)
+    for path, route in _PATHS.items():
+        app.router.routes.append(Route(path, endpoint=EpochRoute(route, live), methods=["POST"]))
     document_generation(app, relayed=bool(served.pools))
     return app
 
@@ -97,15 +105,38 @@ _NO_SUCH_PATH = (
 )
 
 
-def _add_generation_routes(app: FastAPI, context: JobContext, admission: Admission) -> None:
-    """Those that only engines behind HTTP have are there where there are such engines."""
-    for path, route in _PATHS.items():
+class _Endpoints:
+    """Makes the generation routes of each configuration; what is not in it stays the same."""
+
+    def __init__(self, first: JobContext, served: Served, admission: Admission) -> None:
+        self._context = first
+        self._served = served  # of those who look at what there is now
+        self._admission = admission
+
+    def made(self, configured: Configured) -> Apps:
+        """From now on this configuration counts.
+
+        Routes that only engines behind HTTP have are there where there are such engines.
+        """
+        before, settings = self._context, configured.settings
+        self._served.pools = configured.pools
+        self._admission.take(settings)
+        canon = CanonStage(settings.canon, before.canon)
+        self._context = replace(
+            before,
+            served=self._served.over(configured.pools),
+            settings=settings,
+            canon=canon,
+            tenants=configured.tenants,
+        )
+        return {
+            route: self._endpoint(route) for route in _PATHS.values() if route in _LOCAL or configured.pools
+        }
+
+    def _endpoint(self, route: EngineRoute) -> GenerationEndpoint:
         make_job = _LOCAL.get(route)
-        if make_job is None and not context.served.pools:
-            continue
-        local = None if make_job is None else LocalRoute(make_job, context)
-        endpoint = GenerationEndpoint(route, context, admission, local)
-        app.router.routes.append(Route(path, endpoint=endpoint, methods=["POST"]))
+        local = None if make_job is None else LocalRoute(make_job, self._context)
+        return GenerationEndpoint(route, self._context, self._admission, local)
 
 
 def _add_model_routes(app: FastAPI, routes: ModelRoutes) -> None:

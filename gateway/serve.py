@@ -24,6 +24,7 @@ from engine_adapters.errors import EngineError, EngineNotReadyError
 from gateway.app import create_app_over
 from gateway.ledger.books import NO_BOOKS, Books
 from gateway.listener import is_loopback, listen, url_of
+from gateway.live import Configured, Live
 from gateway.replicas.pool import EnginePool
 from gateway.reports.reconcile.scraper import EngineScraper
 from gateway.served import Backend, Served
@@ -74,9 +75,10 @@ def server_config(app: ASGIApp, *, grace_s: float) -> uvicorn.Config:
 class GatewayServer(uvicorn.Server):
     """A server that refuses new work while it drains and closes the engine before it ends."""
 
-    def __init__(self, config: uvicorn.Config, served: Served, grace_s: float) -> None:
+    def __init__(self, config: uvicorn.Config, served: Served, grace_s: float, live: Live) -> None:
         super().__init__(config)
         self._served = served
+        self._live = live
         self._grace_s = grace_s
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -95,7 +97,7 @@ class GatewayServer(uvicorn.Server):
             log.warning("requests still run after the grace period; they are ended now")
         if backend is not None:
             await backend.engine.aclose()
-        await asyncio.gather(*(pool.aclose() for pool in self._served.pools))
+        await self._live.aclose()
 
 
 class Service:
@@ -114,9 +116,10 @@ class Service:
         self._started = time.perf_counter()
         self._served = Served(pools=pools, embedded=load is not None)
         self._books = books
-        app = create_app_over(self._served, settings, books.sink, books.predictor, books.capture)
+        live = Live(Configured(settings, self._served.pools))
+        app = create_app_over(self._served, None, books.sink, books.predictor, books.capture, live=live)
         config = server_config(app, grace_s=options.grace_s)
-        self._server = GatewayServer(config, self._served, options.grace_s)
+        self._server = GatewayServer(config, self._served, options.grace_s, live)
         self._loader = threading.Thread(target=self._load_model, name="kvgate-load", daemon=True)
         self._failed = False
 

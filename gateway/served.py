@@ -39,6 +39,16 @@ class ServedModel:
     context_length: int | None  # tokens; None: not known
 
 
+@dataclass(slots=True)
+class _Process:
+    """What this process has of its own, whatever the configuration says."""
+
+    backend: Backend | None
+    embedded: bool  # whether there is a backend, or will be one
+    closing: bool = False
+    detail: str = "the model is being loaded"
+
+
 class Served:
     """What is served now. Set from the event loop, by whoever loads the engine.
 
@@ -48,11 +58,14 @@ class Served:
     def __init__(
         self, backend: Backend | None = None, *, pools: Sequence[EnginePool] = (), embedded: bool = True
     ) -> None:
-        self._backend = backend
-        self.pools = tuple(pools)
-        self._embedded = embedded or backend is not None
-        self._closing = False
-        self._detail = "the model is being loaded"
+        self.pools = tuple(pools)  # another configuration may bring others
+        self._process = _Process(backend, embedded or backend is not None)
+
+    def over(self, pools: Sequence[EnginePool]) -> "Served":
+        """These pools, whatever comes later, with the one backend there is."""
+        fixed = Served(pools=pools)
+        fixed._process = self._process
+        return fixed
 
     @property
     def remotes(self) -> tuple[Remote, ...]:
@@ -61,37 +74,37 @@ class Served:
 
     def put(self, backend: Backend) -> None:
         """Serve `backend` from now on."""
-        self._backend = backend
-        self._embedded = True
-        self._closing = False
+        self._process.backend = backend
+        self._process.embedded = True
+        self._process.closing = False
 
     def withdraw(self, detail: str) -> Backend | None:
         """Refuse new requests from now on; `detail` says why, in words for an operator. Running ones go on."""
-        backend, self._backend = self._backend, None
-        self._detail = detail
-        self._closing = True
+        backend, self._process.backend = self._process.backend, None
+        self._process.detail = detail
+        self._process.closing = True
         return backend
 
     def current(self) -> Backend:
         """The backend in this process; raises EngineNotReadyError while there is none."""
-        if self._backend is None:
-            raise EngineNotReadyError(self._detail)
-        return self._backend
+        if self._process.backend is None:
+            raise EngineNotReadyError(self._process.detail)
+        return self._process.backend
 
     def find(self, model: str) -> Backend | EnginePool:
         """Who has `model`; raises EngineNotReadyError, or ApiError 404 for a name that nobody has."""
-        if self._backend is not None and self._backend.capabilities().model == model:
-            return self._backend
-        if self._closing:
-            raise EngineNotReadyError(self._detail)
+        if self._process.backend is not None and self._process.backend.capabilities().model == model:
+            return self._process.backend
+        if self._process.closing:
+            raise EngineNotReadyError(self._process.detail)
         for pool in self.pools:
             if model in pool.models:
                 return pool
         raise self._not_found(model)
 
     def _not_found(self, model: str) -> Exception:
-        if self._embedded and self._backend is None:
-            return EngineNotReadyError(self._detail)
+        if self._process.embedded and self._process.backend is None:
+            return EngineNotReadyError(self._process.detail)
         unknown = [pool.name for pool in self.pools if not pool.models]
         if unknown:
             return EngineNotReadyError(f"what {', '.join(unknown)} serves is not known yet")
@@ -103,14 +116,16 @@ class Served:
     def models(self) -> list[ServedModel]:
         """All models that can be asked for now, each name once; raises EngineNotReadyError where there are none."""
         found: dict[str, ServedModel] = {}
-        if self._backend is not None:
-            able = self._backend.capabilities()
+        if self._process.backend is not None:
+            able = self._process.backend.capabilities()
             found[able.model] = ServedModel(able.model, able.context_length)
-        for pool in () if self._closing else self.pools:
+        for pool in () if self._process.closing else self.pools:
             for name in pool.models:
                 found.setdefault(name, ServedModel(name, pool.context_length))
         if not found:
-            raise EngineNotReadyError(self._detail if self._embedded or self._closing else self._waiting())
+            raise EngineNotReadyError(
+                self._process.detail if self._process.embedded or self._process.closing else self._waiting()
+            )
         return list(found.values())
 
     def _waiting(self) -> str:
@@ -118,20 +133,20 @@ class Served:
 
     def counters(self) -> dict[str, Counters]:
         """How to ask each engine that is there for its own counters, by its name."""
-        remotes = () if self._closing else self.remotes
+        remotes = () if self._process.closing else self.remotes
         found: dict[str, Counters] = {remote.replica: remote.engine.counters for remote in remotes}
-        if self._backend is not None:
-            found[self._backend.name] = self._backend.engine.counters
+        if self._process.backend is not None:
+            found[self._process.backend.name] = self._process.backend.engine.counters
         return found
 
     async def health(self) -> Health:
         """Whether a generation would be taken now, by any engine."""
-        if self._closing:
-            return Health(ready=False, detail=self._detail)
+        if self._process.closing:
+            return Health(ready=False, detail=self._process.detail)
         asked = [pool.health() for pool in self.pools]
-        if self._backend is not None:
-            asked.insert(0, self._backend.engine.health())
+        if self._process.backend is not None:
+            asked.insert(0, self._process.backend.engine.health())
         found = await asyncio.gather(*asked)
         if not found:
-            return Health(ready=False, detail=self._detail)
+            return Health(ready=False, detail=self._process.detail)
         return next((health for health in found if health.ready), found[0])

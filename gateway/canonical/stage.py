@@ -7,7 +7,7 @@ from typing import Any
 
 from canon import CanonResult, ConversationMemory, Policy, canonicalize
 from canon.errors import PolicyError
-from canon.memory import LocalStore
+from canon.memory import LocalStore, MemoryStore
 from gateway.canonical.bypass import bypass
 from gateway.canonical.gain import GainCounter
 from gateway.canonical.policies import HEADER, Policies, Route
@@ -32,14 +32,18 @@ class Canonical:
 class CanonStage:
     """Canon with the gateway's settings and memory. Safe from any thread."""
 
-    def __init__(self, settings: CanonSettings) -> None:
+    def __init__(self, settings: CanonSettings, before: "CanonStage | None" = None) -> None:
+        """`before`: a stage with other settings, whose memory this one goes on with."""
         self._policies = Policies(settings.policies, settings.rules_version)
         self._session_headers = settings.session_headers
-        store = LocalStore(settings.memory_bytes, ttl_s=settings.memory_ttl_s)
-        self._memory = ConversationMemory(
+        if before is None:
+            store: MemoryStore = LocalStore(settings.memory_bytes, ttl_s=settings.memory_ttl_s)
+            self._gain = GainCounter()
+        else:
+            store, self._gain = before._memory.store, before._gain
+        self._memory: ConversationMemory = ConversationMemory(
             store, all_recorded=True, slot_confirmations=settings.slot_confirmations
         )
-        self._gain = GainCounter()
 
     def policy(self, route: Route, model: str, incoming: Incoming) -> Policy:
         """The policy that counts; raises ApiError 400 where the client asks for one that does not exist."""

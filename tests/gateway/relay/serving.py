@@ -1,10 +1,13 @@
 """A real gateway over engines behind HTTP, on a thread with a loop of its own."""
 
+import asyncio
+import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import httpx
 import openai
@@ -12,6 +15,7 @@ import openai
 from gateway.app import create_app_over
 from gateway.ledger.row import LedgerRow
 from gateway.listener import listen, url_of
+from gateway.live import Configured, Live
 from gateway.relay.remote import Remote
 from gateway.replicas.pool import EnginePool
 from gateway.serve import GatewayServer, server_config
@@ -48,6 +52,12 @@ class Relaying:
     rows: Rows
     http: httpx.Client
     stop: Callable[[], None]
+    live: Live
+    loop: Callable[[], asyncio.AbstractEventLoop]
+
+    def on_loop(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run `work` where requests run, and wait for its end."""
+        asyncio.run_coroutine_threadsafe(work, self.loop()).result(20)
 
     @property
     def sdk(self) -> openai.OpenAI:
@@ -56,13 +66,24 @@ class Relaying:
 
 @contextmanager
 def relaying(
-    remotes: Sequence[Remote], settings: GatewaySettings | None = None, backend: Backend | None = None
+    remotes: Sequence[Remote],
+    settings: GatewaySettings | None = None,
+    backend: Backend | None = None,
+    pools: Sequence[EnginePool] = (),
 ) -> Iterator[Relaying]:
-    pools = [EnginePool(remote.name, [remote]) for remote in remotes]
+    pools = [*pools, *(EnginePool(remote.name, [remote]) for remote in remotes)]
     served, rows = Served(backend, pools=pools, embedded=False), Rows()
     listener = listen("127.0.0.1", 0)
-    app = create_app_over(served, settings, ledger=rows)
-    server = GatewayServer(server_config(app, grace_s=1), served, grace_s=0.5)
+    live = Live(Configured(settings or GatewaySettings(), served.pools))
+    app = create_app_over(served, ledger=rows, live=live)
+    loops: list[asyncio.AbstractEventLoop] = []
+
+    class Server(GatewayServer):
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            loops.append(asyncio.get_running_loop())
+            await super().startup(sockets)
+
+    server = Server(server_config(app, grace_s=1), served, grace_s=0.5, live=live)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     url = url_of(listener)
 
@@ -75,7 +96,7 @@ def relaying(
             time.sleep(0.005)
         with httpx.Client(base_url=url, timeout=60) as http:
             wait_until(lambda: all(remote.asked.is_set() for remote in remotes), "all engines were asked")
-            yield Relaying(url, int(url.rsplit(":", 1)[1]), served, rows, http, stop)
+            yield Relaying(url, int(url.rsplit(":", 1)[1]), served, rows, http, stop, live, lambda: loops[0])
     finally:
         stop()
         thread.join()
