@@ -9,6 +9,7 @@ import pytest
 from engine_adapters.embedded.models import cache_dir, resolve_model
 from engine_adapters.embedded.models.default_model import find_gguf
 from tests.llama_cpp_server import LlamaCppServer, llama_cpp_server
+from tests.redis_server import RedisServer
 from tests.requirements import loud_skips, require, require_that
 from tests.tiny_models import Arch, save_tiny_model
 
@@ -61,3 +62,16 @@ def llama_cpp(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LlamaCppServ
     assert gguf is not None
     with llama_cpp_server(gguf.path, tmp_path_factory.mktemp("slots")) as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def _shared_redis() -> Iterator[RedisServer]:
+    with RedisServer.started() as server:
+        yield server
+
+
+@pytest.fixture
+def redis_server(_shared_redis: RedisServer) -> RedisServer:
+    """A real Redis that holds nothing. For one that a test may kill: `with RedisServer.started() as server`."""
+    _shared_redis.flush()
+    return _shared_redis

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from gateway.limits.tenant_limits import TenantLimits
+
 
 @dataclass(frozen=True, slots=True)
 class Tenant:
@@ -13,6 +15,7 @@ class Tenant:
         None  # of the group, derived from a secret; engines that take one get it. None: there is none
     )
     models: frozenset[str] | None = None  # that may be asked for; None: all
+    limits: TenantLimits | None = None  # None: as all who have none of their own
 
     def scope(self, model: str) -> str:
         """Within what encodings, memory and KV of `model` may be shared."""

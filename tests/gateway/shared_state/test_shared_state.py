@@ -1,0 +1,169 @@
+"""The connection to a real Redis: many calls in order, and a server that is killed and comes back."""
+
+import asyncio
+import logging
+import socket
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+
+import pytest
+
+from gateway.shared_state.errors import AwayError, SharedStateError
+from gateway.shared_state.options import RedisOptions
+from gateway.shared_state.scripts import Script
+from gateway.shared_state.shared_state import SharedState
+from tests.redis_server import RedisServer
+
+COUNT = Script("return redis.call('INCR', KEYS[1])")
+
+
+@asynccontextmanager
+async def state_of(server: RedisServer, **options: float | str) -> AsyncIterator[SharedState]:
+    state = SharedState(RedisOptions(server.url, **{"password": server.password, **options}))  # type: ignore[arg-type]
+    try:
+        yield state
+    finally:
+        await state.aclose()
+
+
+@pytest.fixture
+def mortal() -> Iterator[RedisServer]:
+    with RedisServer.started() as server:
+        yield server
+
+
+@contextmanager
+def silent() -> Iterator[str]:
+    """A server that takes connections and never answers."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(64)
+        yield f"redis://127.0.0.1:{listener.getsockname()[1]}/0"
+
+
+async def until_back(state: SharedState) -> None:
+    back = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    state.circuit.on_return(lambda: loop.call_soon_threadsafe(back.set))
+    if state.circuit.away:
+        await asyncio.wait_for(back.wait(), 20)
+
+
+async def test_calls_that_come_together_are_answered_in_their_order(redis_server: RedisServer) -> None:
+    async with state_of(redis_server) as state:
+        answers = await asyncio.gather(*(state.pipe.run(COUNT, ["n"]) for _ in range(3000)))
+    assert answers == list(range(1, 3001))
+
+
+async def test_what_is_posted_is_done_before_what_is_asked_later(redis_server: RedisServer) -> None:
+    async with state_of(redis_server) as state:
+        assert all(state.pipe.post(COUNT, ["n"]) for _ in range(10))
+        assert await state.pipe.execute("GET", "n") == b"10"
+
+
+async def test_what_was_posted_last_is_sent_when_the_gateway_ends(redis_server: RedisServer) -> None:
+    async with state_of(redis_server) as state:
+        state.pipe.post(COUNT, ["n"])
+    assert redis_server.client().get("n") == b"1"
+
+
+async def test_a_call_that_the_server_refuses_fails_alone(redis_server: RedisServer) -> None:
+    async with state_of(redis_server) as state:
+        wrong, right = await asyncio.gather(
+            state.pipe.execute("NOSUCHCOMMAND"), state.pipe.run(COUNT, ["n"]), return_exceptions=True
+        )
+        assert isinstance(wrong, SharedStateError)
+        assert not isinstance(wrong, AwayError)
+        assert right == 1
+        assert not state.circuit.away
+
+
+async def test_a_caller_that_gives_up_does_not_shift_the_answers_of_others(redis_server: RedisServer) -> None:
+    async with state_of(redis_server) as state:
+        tasks = [asyncio.create_task(state.pipe.run(COUNT, [f"n{i % 2}"])) for i in range(200)]
+        await asyncio.sleep(0)
+        for task in tasks[::2]:
+            task.cancel()
+        assert await asyncio.gather(*tasks[1::2]) == list(range(1, 101))
+
+
+async def test_a_killed_server_is_away_at_once_and_back_by_itself_with_its_scripts(
+    mortal: RedisServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with state_of(mortal) as state:
+        assert await state.pipe.run(COUNT, ["n"]) == 1
+        mortal.kill()
+        with caplog.at_level(logging.WARNING, "kvgate.gateway"):
+            for _ in range(50):
+                with pytest.raises(AwayError):
+                    await state.pipe.run(COUNT, ["n"])
+            with pytest.raises(AwayError):
+                state.threaded.execute("PING")
+            assert not state.pipe.post(COUNT, ["n"])
+            mortal.start()
+            await until_back(state)
+        assert await state.pipe.run(COUNT, ["n"]) == 1  # it forgot all, the script among them
+        assert state.threaded.execute("PING") in (b"PONG", True)
+        counts = state.circuit.counts()
+    assert [record.message.split(":")[0] for record in caplog.records] == [
+        "THE SHARED STATE IS AWAY",
+        "the shared state is back",
+    ]
+    assert (counts.away, counts.outages, counts.failed_calls) == (False, 1, 1)
+
+
+async def test_a_server_that_never_answers_is_waited_for_once(caplog: pytest.LogCaptureFixture) -> None:
+    with silent() as url:
+        state = SharedState(RedisOptions(url, timeout_s=0.05))
+        answers = await asyncio.gather(
+            *(state.pipe.run(COUNT, ["n"]) for _ in range(2000)), return_exceptions=True
+        )
+        assert all(isinstance(answer, AwayError) for answer in answers)
+        for call in (
+            lambda: state.pipe.run(COUNT, ["n"]),
+            lambda: asyncio.to_thread(state.threaded.execute, "PING"),
+        ):
+            with pytest.raises(AwayError):
+                await call()
+        assert state.circuit.counts().failed_calls == 1
+        await state.aclose()
+
+
+async def test_a_loop_that_is_held_up_does_not_count_as_a_server_that_is_late(
+    redis_server: RedisServer,
+) -> None:
+    async with state_of(redis_server, timeout_s=0.02) as state:
+        await state.pipe.execute("PING")
+        for _ in range(5):
+            asked = asyncio.create_task(state.pipe.run(COUNT, ["n"]))
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            time.sleep(0.1)  # noqa: ASYNC251  that is what is tested
+            await asked
+        assert state.circuit.counts().outages == 0
+
+
+async def test_a_wrong_password_is_told_as_being_away_and_never_in_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with RedisServer.started(password="right-and-long") as server:
+        async with state_of(server, password="wrong-and-long") as state:
+            with pytest.raises(AwayError):
+                await state.pipe.run(COUNT, ["n"])
+            assert not state.look()
+        async with state_of(server) as state:
+            assert await state.pipe.run(COUNT, ["n"]) == 1
+            assert state.look()
+    assert "wrong-and-long" not in caplog.text
+    assert "wrong-and-long" not in repr(state.options)
+
+
+async def test_a_server_that_is_full_refuses_what_it_is_asked_and_is_not_away(mortal: RedisServer) -> None:
+    mortal.client().config_set("maxmemory", "1")
+    async with state_of(mortal) as state:
+        with pytest.raises(SharedStateError):
+            await state.pipe.execute("SET", "n", "1")
+        with pytest.raises(SharedStateError):
+            state.threaded.execute("SET", "n", "1")
+        assert not state.circuit.away
