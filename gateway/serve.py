@@ -11,13 +11,11 @@ import threading
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import CancelledError
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
-import uvicorn
 import uvloop
-from starlette.types import ASGIApp
 
 from canon.errors import CanonError
 from engine_adapters.errors import EngineError, EngineNotReadyError
@@ -28,8 +26,8 @@ from gateway.live import Configured, Live
 from gateway.replicas.pool import EnginePool
 from gateway.reports.reconcile.scraper import EngineScraper
 from gateway.served import Backend, Served
+from gateway.server import Ending, GatewayServer, server_config
 from gateway.settings import GatewaySettings
-from gateway.transport.http_protocol import GatewayHttpProtocol
 
 log = logging.getLogger("kvgate.gateway")
 
@@ -51,53 +49,8 @@ class ServeOptions:
 
     host: str
     port: int
-    grace_s: float = 30.0  # how long running requests may go on after a signal to stop
+    ending: Ending = field(default_factory=Ending)
     json: bool = False  # True: say "ready" on stdout as one JSON object
-
-
-def server_config(app: ASGIApp, *, grace_s: float) -> uvicorn.Config:
-    """How every kvgate server runs its app."""
-    return uvicorn.Config(
-        app,
-        loop="uvloop",
-        http=GatewayHttpProtocol,
-        ws="none",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        timeout_keep_alive=75,
-        # The engine is closed at `grace_s`, which ends every stream with an error event; this is for what is left.
-        timeout_graceful_shutdown=int(grace_s) + 5,
-    )
-
-
-class GatewayServer(uvicorn.Server):
-    """A server that refuses new work while it drains and closes the engine before it ends."""
-
-    def __init__(self, config: uvicorn.Config, served: Served, grace_s: float, live: Live) -> None:
-        super().__init__(config)
-        self._served = served
-        self._live = live
-        self._grace_s = grace_s
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        backend = self._served.withdraw("it is shutting down")
-        drained = asyncio.Event()
-        closing = asyncio.create_task(self._close(backend, drained))
-        await super().shutdown(sockets)
-        drained.set()
-        await closing
-
-    async def _close(self, backend: Backend | None, drained: asyncio.Event) -> None:
-        try:
-            async with asyncio.timeout(self._grace_s):
-                await drained.wait()
-        except TimeoutError:
-            log.warning("requests still run after the grace period; they are ended now")
-        if backend is not None:
-            await backend.engine.aclose()
-        await self._live.aclose()
 
 
 class Service:
@@ -118,8 +71,8 @@ class Service:
         self._books = books
         live = Live(Configured(settings, self._served.pools))
         app = create_app_over(self._served, None, books.sink, books.predictor, books.capture, live=live)
-        config = server_config(app, grace_s=options.grace_s)
-        self._server = GatewayServer(config, self._served, options.grace_s, live)
+        config = server_config(app, grace_s=options.ending.grace_s)
+        self._server = GatewayServer(config, self._served, options.ending, live)
         self._loader = threading.Thread(target=self._load_model, name="kvgate-load", daemon=True)
         self._failed = False
 
@@ -153,6 +106,7 @@ class Service:
             waiting = None
         scraping = self._start_scraping()
         await self._server.serve(sockets=[listener])
+        log.info("stopped taking requests")
         for task in (waiting, scraping):
             if task is not None:
                 task.cancel()

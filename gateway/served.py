@@ -46,6 +46,7 @@ class _Process:
     backend: Backend | None
     embedded: bool  # whether there is a backend, or will be one
     closing: bool = False
+    draining: str | None = None  # why it is not ready although it takes requests; None: it is ready
     detail: str = "the model is being loaded"
 
 
@@ -77,6 +78,15 @@ class Served:
         self._process.backend = backend
         self._process.embedded = True
         self._process.closing = False
+
+    def drain(self, detail: str) -> None:
+        """Say that it is not ready, so that nobody new is sent here; whoever comes is served."""
+        self._process.draining = detail
+
+    @property
+    def draining(self) -> bool:
+        """Whether this process is about to end."""
+        return self._process.draining is not None or self._process.closing
 
     def withdraw(self, detail: str) -> Backend | None:
         """Refuse new requests from now on; `detail` says why, in words for an operator. Running ones go on."""
@@ -143,6 +153,8 @@ class Served:
         """Whether a generation would be taken now, by any engine."""
         if self._process.closing:
             return Health(ready=False, detail=self._process.detail)
+        if self._process.draining is not None:
+            return Health(ready=False, detail=self._process.draining)
         asked = [pool.health() for pool in self.pools]
         if self._process.backend is not None:
             asked.insert(0, self._process.backend.engine.health())

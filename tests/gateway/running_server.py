@@ -13,8 +13,8 @@ import uvicorn
 from gateway.app import create_app_over
 from gateway.ledger.sink import NO_LEDGER, LedgerSink
 from gateway.listener import listen, url_of
-from gateway.serve import server_config
 from gateway.served import Backend, Served
+from gateway.server import server_config
 from gateway.settings import GatewaySettings
 from tests.gateway.scripted_engine import BytePrompts, ScriptedEngine
 

@@ -11,6 +11,7 @@ from gateway.listener import ListenError
 from gateway.logs import configure_logs
 from gateway.serve import ServeOptions, Service
 from gateway.served import Backend
+from gateway.server import Ending
 from gateway.settings import GatewaySettings
 from tests.gateway.scripted_engine import BytePrompts, ScriptedEngine, hello
 
@@ -39,7 +40,7 @@ class StoppableEngine(ScriptedEngine):
         print("engine closed", file=sys.stderr, flush=True)
 
 
-def main(port: str, load: str = "works", grace_s: str = "0.5") -> int:
+def main(port: str, load: str = "works", grace_s: str = "0.5", delay_s: str = "0") -> int:
     configure_logs(json=False)
 
     def loads(progress: Callable[[str], None]) -> Backend:
@@ -52,7 +53,9 @@ def main(port: str, load: str = "works", grace_s: str = "0.5") -> int:
 
     try:
         return Service(
-            loads, ServeOptions("127.0.0.1", int(port), float(grace_s), json=True), GatewaySettings()
+            loads,
+            ServeOptions("127.0.0.1", int(port), Ending(float(delay_s), float(grace_s)), json=True),
+            GatewaySettings(),
         ).run()
     except ListenError as error:
         print(error, file=sys.stderr)

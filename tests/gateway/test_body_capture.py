@@ -15,8 +15,8 @@ import uvicorn
 from gateway.app import create_app_over
 from gateway.ledger.capture import BodyCapture, CaptureCounts, CaptureSettings
 from gateway.listener import listen, url_of
-from gateway.serve import server_config
 from gateway.served import Backend, Served
+from gateway.server import server_config
 from tests.gateway.scripted_engine import BytePrompts, ScriptedEngine
 
 

@@ -133,3 +133,59 @@ def test_a_stream_that_outlives_the_grace_period_ends_with_an_error_event(start:
     assert any('"code":"engine_not_ready"' in line for line in seen)
     assert "data: [DONE]" not in seen
     assert child.wait(timeout=30) == 0
+
+
+def test_after_a_signal_it_is_not_ready_and_still_serves_for_the_delay(start: Start) -> None:
+    child = start("0", "works", "20", "30")
+    base_url = ready(child)["base_url"]
+    root = base_url.removesuffix("/v1")
+    with httpx.Client() as kept:
+        assert kept.get(f"{root}/ready").headers.get("connection") != "close"
+        child.send_signal(signal.SIGTERM)
+        wait_until(lambda: httpx.get(f"{root}/ready").status_code == 503, "it is not ready")
+        answer = kept.post(base_url + "/chat/completions", json=body())
+        assert answer.status_code == 200
+        assert answer.headers["connection"] == "close"  # the next one finds another server
+        assert httpx.get(f"{root}/health").status_code == 200
+    status, errors = stop(child)
+    assert status == 0
+    assert "draining" in errors
+    assert "second signal" in errors
+
+
+def test_a_second_signal_ends_what_runs_with_an_error_event(start: Start) -> None:
+    child = start("0", "works", "600")
+    base_url = ready(child)["base_url"]
+    seen: list[str] = []
+    with httpx.stream("POST", base_url + "/chat/completions", json=body(stream=True, seed=500)) as response:
+        lines = response.iter_lines()
+        next(line for line in lines if "wait" in line)
+        child.send_signal(signal.SIGTERM)
+        wait_until(
+            lambda: not answers(int(base_url.rsplit(":", 1)[1].split("/")[0])), "the listener is closed"
+        )
+        assert child.poll() is None
+        child.send_signal(signal.SIGTERM)
+        with pytest.raises(httpx.RemoteProtocolError):  # noqa: PT012  the stream breaks somewhere in the loop
+            for line in lines:
+                seen.append(line)  # noqa: PERF402  what came before the break counts
+    assert any('"code":"engine_not_ready"' in line for line in seen)
+    assert child.wait(timeout=30) == 0
+
+
+def test_a_body_that_is_on_its_way_at_the_signal_is_answered(start: Start) -> None:
+    child = start("0", "works", "20")
+    base_url = ready(child)["base_url"]
+    port = int(base_url.rsplit(":", 1)[1].split("/")[0])
+    sent = json.dumps(body()).encode()
+    with socket.create_connection(("127.0.0.1", port)) as slow:
+        slow.sendall(
+            b"POST %s HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n" % (CHAT.encode(), len(sent))
+        )
+        slow.sendall(sent[:10])
+        wait_until(lambda: answers(port), "the head has arrived")
+        child.send_signal(signal.SIGTERM)
+        wait_until(lambda: not answers(port), "the listener is closed")
+        slow.sendall(sent[10:])
+        assert slow.recv(65536).startswith(b"HTTP/1.1 200 OK")
+    assert child.wait(timeout=30) == 0

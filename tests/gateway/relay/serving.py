@@ -18,8 +18,8 @@ from gateway.listener import listen, url_of
 from gateway.live import Configured, Live
 from gateway.relay.remote import Remote
 from gateway.replicas.pool import EnginePool
-from gateway.serve import GatewayServer, server_config
 from gateway.served import Backend, Served
+from gateway.server import Ending, GatewayServer, server_config
 from gateway.settings import GatewaySettings
 from tests.gateway.scripted_engine import wait_until
 
@@ -83,7 +83,7 @@ def relaying(
             loops.append(asyncio.get_running_loop())
             await super().startup(sockets)
 
-    server = Server(server_config(app, grace_s=1), served, grace_s=0.5, live=live)
+    server = Server(server_config(app, grace_s=1), served, Ending(grace_s=0.5), live)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     url = url_of(listener)
 
