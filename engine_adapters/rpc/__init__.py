@@ -1,0 +1,1 @@
+"""Calls, streams and messages between processes of one server, over Unix sockets."""
