@@ -185,7 +185,7 @@ async def test_when_a_reader_goes_all_that_runs_for_it_is_cancelled(
         client.close()
         await asyncio.wait_for(offered.left.wait(), 5)
         assert len(offered.gone) == 1
-        with pytest.raises(AwayError):  # noqa: PT012
+        with pytest.raises(AwayError):
             async for _ in batches:
                 pass
 
