@@ -9,8 +9,24 @@ class ListenError(Exception):
     """The address cannot be listened on; the message says why and what to do."""
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """A bound TCP socket; port 0 takes a free one. Raises ListenError."""
+def listen(host: str, port: int, *, shared: bool = False) -> socket.socket:
+    """A listening TCP socket; port 0 takes a free one. Raises ListenError.
+
+    `shared`: other processes of this user may listen there too, and the kernel spreads connections over them.
+    """
+    listener = bound(host, port, shared=shared)
+    try:
+        # Listening now makes a second server on this port fail here and not later.
+        listener.listen(2048)
+    except OSError as error:
+        listener.close()
+        raise ListenError(_reason(error, host, port)) from None
+    listener.setblocking(False)
+    return listener
+
+
+def bound(host: str, port: int, *, shared: bool = False) -> socket.socket:
+    """A socket that keeps a port and does not listen. Raises ListenError."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -19,14 +35,13 @@ def listen(host: str, port: int) -> socket.socket:
         raise ListenError(f"The host '{host}' is not known.") from None
     listener = socket.socket(family, kind, protocol)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if shared:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     try:
         listener.bind(address)
-        # Listening now makes a second server on this port fail here and not later.
-        listener.listen(2048)
     except OSError as error:
         listener.close()
         raise ListenError(_reason(error, host, port)) from None
-    listener.setblocking(False)
     return listener
 
 

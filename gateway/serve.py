@@ -8,20 +8,19 @@ import signal
 import socket
 import sys
 import threading
-import time
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import CancelledError
 from dataclasses import dataclass, field
 from typing import Any
 
-import orjson
 import uvloop
 
 from canon.errors import CanonError
 from engine_adapters.errors import EngineError, EngineNotReadyError
 from gateway.app import create_app_over
+from gateway.front import Front, OneProcess
 from gateway.ledger.books import NO_BOOKS, Books
-from gateway.listener import is_loopback, listen, url_of
+from gateway.listener import is_loopback, url_of
 from gateway.live import Configured, Live
 from gateway.replicas.pool import EnginePool
 from gateway.reports.reconcile.scraper import EngineScraper
@@ -63,10 +62,11 @@ class Service:
         settings: GatewaySettings,
         pools: Sequence[EnginePool] = (),
         books: Books = NO_BOOKS,
+        front: Front | None = None,
     ) -> None:
         self._load = load
         self._options = options
-        self._started = time.perf_counter()
+        self._front: Front = front or OneProcess(options.host, options.port, json=options.json)
         self._served = Served(pools=pools, embedded=load is not None)
         self._books = books
         live = Live(Configured(settings, self._served.pools))
@@ -78,9 +78,9 @@ class Service:
 
     def run(self) -> int:
         """Serve until a signal; the process's exit status. Raises ListenError before anything is loaded."""
-        listener = listen(self._options.host, self._options.port)
+        listener = self._front.listen()
         self._url = url_of(listener)
-        if not is_loopback(listener):
+        if self._front.leader and not is_loopback(listener):
             print(_NO_KEYS, file=sys.stderr, flush=True)
         # The server raises the signal again when it has drained; by then it has had its effect.
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -97,11 +97,12 @@ class Service:
 
     async def _serve(self, listener: socket.socket) -> None:
         self._loop = asyncio.get_running_loop()
+        await self._front.open()
         if self._load is None:
-            self._progress(f"listening on {self._url}, asking the engines")
+            self._front.progress(f"listening on {self._url}, asking the engines")
             waiting = asyncio.create_task(self._wait_for_remotes())
         else:
-            self._progress(f"listening on {self._url}, loading the model")
+            self._front.progress(f"listening on {self._url}, loading the model")
             self._loader.start()
             waiting = None
         scraping = self._start_scraping()
@@ -110,10 +111,11 @@ class Service:
         for task in (waiting, scraping):
             if task is not None:
                 task.cancel()
+        await self._front.aclose()
 
     def _start_scraping(self) -> asyncio.Task[None] | None:
         """Keep engines' own counters, which reports compare requests with."""
-        if self._books.scrapes is None:
+        if self._books.scrapes is None or not self._front.leader:
             return None
         scraper = EngineScraper(self._books.scrapes, self._served.counters)
         return asyncio.create_task(scraper.run())
@@ -128,13 +130,13 @@ class Service:
             except EngineNotReadyError:
                 await asyncio.sleep(_LOOK_AGAIN_S)
             else:
-                self._say_ready(models[0].name)
+                self._front.ready(self._url, models[0].name)
                 return
 
     def _load_model(self) -> None:
         assert self._load is not None
         try:
-            loaded = self._load(self._progress)
+            loaded = self._load(self._front.progress)
             if isinstance(loaded, Backend):
                 backend = loaded
             else:
@@ -159,16 +161,4 @@ class Service:
 
     def _become_ready(self, backend: Backend) -> None:
         self._served.put(backend)
-        self._say_ready(backend.capabilities().model)
-
-    def _say_ready(self, model: str) -> None:
-        base_url = f"{self._url}/v1"
-        self._progress(f"ready on {base_url} model={model}")
-        if self._options.json:
-            seconds = round(time.perf_counter() - self._started, 3)
-            line = {"ready": True, "base_url": base_url, "model": model, "seconds": seconds}
-            print(orjson.dumps(line).decode(), flush=True)
-
-    def _progress(self, line: str) -> None:
-        elapsed = time.perf_counter() - self._started
-        print(f"[{elapsed:6.1f} s] {line}", file=sys.stderr, flush=True)
+        self._front.ready(self._url, backend.capabilities().model)

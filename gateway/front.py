@@ -1,0 +1,111 @@
+"""How a serving process meets the world: its socket, what it says when it is ready, and who works beside it."""
+
+import socket
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol
+
+import orjson
+
+from canon.memory import MemoryStore
+from gateway.listener import listen
+
+
+class Siblings(Protocol):
+    """The other processes of this server, which serve beside this one."""
+
+    def offer(self, name: str, answer: Callable[..., Any | Awaitable[Any]]) -> None:
+        """Let others ask for `name`."""
+
+    async def ask(self, name: str, *args: Any) -> list[Any]:
+        """What each of them answers; of one that is there and does not answer in time, nothing.
+
+        Raises:
+            SiblingsAwayError: nobody can tell who they are now.
+        """
+
+
+class SiblingsAwayError(Exception):
+    """What the processes of a server share is away: what all of them say together cannot be said."""
+
+
+class Alone:
+    """There are none."""
+
+    def offer(self, name: str, answer: Callable[..., Any | Awaitable[Any]]) -> None:
+        """Nobody will ask."""
+
+    async def ask(self, name: str, *args: Any) -> list[Any]:
+        """Nobody answers."""
+        return []
+
+
+ALONE = Alone()
+
+
+class Front(Protocol):
+    """One serving process, seen from outside."""
+
+    @property
+    def leader(self) -> bool:
+        """Whether what a server does once is done in this process."""
+
+    @property
+    def siblings(self) -> Siblings:
+        """Who serves beside it."""
+
+    @property
+    def memory(self) -> MemoryStore | None:
+        """Where conversations are remembered; None: in this process."""
+
+    def listen(self) -> socket.socket:
+        """The socket that requests come to; raises ListenError."""
+
+    def progress(self, line: str) -> None:
+        """Tell an operator how far the start has come."""
+
+    def ready(self, url: str, model: str) -> None:
+        """Requests are answered from now on."""
+
+    async def open(self) -> None:
+        """Called on the event loop before anything is served."""
+
+    async def aclose(self) -> None:
+        """Called on it when nothing is served any more."""
+
+
+class OneProcess:
+    """A server that is one process."""
+
+    leader = True
+    siblings: Siblings = ALONE
+    memory: MemoryStore | None = None
+
+    def __init__(self, host: str, port: int, *, json: bool = False) -> None:
+        self._host, self._port, self._json = host, port, json
+        self._started = time.perf_counter()
+
+    def listen(self) -> socket.socket:
+        """The socket that requests come to; raises ListenError."""
+        return listen(self._host, self._port)
+
+    def progress(self, line: str) -> None:
+        """Say on stderr how far the start has come."""
+        elapsed = time.perf_counter() - self._started
+        print(f"[{elapsed:6.1f} s] {line}", file=sys.stderr, flush=True)
+
+    def ready(self, url: str, model: str) -> None:
+        """Say so on stderr, and where JSON is wanted on stdout."""
+        base_url = f"{url}/v1"
+        self.progress(f"ready on {base_url} model={model}")
+        if self._json:
+            seconds = round(time.perf_counter() - self._started, 3)
+            line = {"ready": True, "base_url": base_url, "model": model, "seconds": seconds}
+            print(orjson.dumps(line).decode(), flush=True)
+
+    async def open(self) -> None:
+        """Nothing is shared."""
+
+    async def aclose(self) -> None:
+        """Nothing is shared."""
