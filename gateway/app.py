@@ -16,7 +16,7 @@ from gateway.admission import Admission
 from gateway.canonical.stage import CanonStage
 from gateway.chat import chat_job
 from gateway.completions import completions_job
-from gateway.endpoint import GenerationEndpoint
+from gateway.endpoint import GenerationEndpoint, LocalAnswer
 from gateway.errors import ApiError
 from gateway.jobs import JobContext, JobMaker
 from gateway.ledger.capture import BodyCapture
@@ -28,10 +28,13 @@ from gateway.models import ModelRoutes
 from gateway.openapi import document_generation
 from gateway.prompts import PromptSource, PromptThreads
 from gateway.refusals import refusal
+from gateway.responses.endpoint import KeptResponseEndpoint
+from gateway.routes import KEPT_PATHS, LOCAL, PATHS
 from gateway.served import Backend, Served
 from gateway.settings import GatewaySettings
 from gateway.telemetry.telemetry import Telemetry
 from gateway.tenants.authenticator import OPEN, Authenticator
+from gateway.tokenization import DetokenizeRoute, TokenizeRoute
 from gateway.transport.answer import json_response
 from gateway.transport.body_capture import CaptureBodies
 from gateway.transport.record import record_of
@@ -85,23 +88,19 @@ def create_app_over(
         served, threads, settings, CanonStage(settings.canon), ledger, predictor, telemetry.tracing, tenants
     )
     live.serve(_Endpoints(context, served, admission).made)
-    for path, route in _PATHS.items():
-        app.router.routes.append(Route(path, endpoint=EpochRoute(route, live), methods=["POST"]))
-    document_generation(app, relayed=bool(served.pools))
+    for route, paths in PATHS.items():
+        endpoint = EpochRoute(route, live)
+        app.router.routes += [Route(path, endpoint=endpoint, methods=["POST"]) for path in paths]
+    for route, (method, path) in KEPT_PATHS.items():
+        app.router.routes.append(Route(path, endpoint=EpochRoute(route, live), methods=[method]))
+    document_generation(app)
     return app
 
 
-_PATHS: Mapping[str, EngineRoute] = {
-    "/v1/chat/completions": "chat",
-    "/v1/completions": "completions",
-    "/v1/responses": "responses",
-    "/v1/embeddings": "embeddings",
-    "/v1/messages": "messages",
-}
-_LOCAL: Mapping[str, JobMaker] = {"chat": chat_job, "completions": completions_job}
+_LOCAL_JOBS: Mapping[EngineRoute, JobMaker] = {"chat": chat_job, "completions": completions_job}
 _NO_SUCH_PATH = (
-    "There is nothing at this path; there are /v1/chat/completions, /v1/completions, /v1/models, /health, "
-    "/ready and /metrics; with engines behind HTTP also /v1/responses, /v1/embeddings and /v1/messages."
+    f"There is nothing at this path; there are {', '.join(paths[0] for paths in PATHS.values())}, /v1/models, "
+    "/health, /ready and /metrics."
 )
 
 
@@ -116,32 +115,40 @@ class _Endpoints:
     def made(self, configured: Configured) -> Apps:
         """From now on this configuration counts.
 
-        Routes that only engines behind HTTP have are there where there are such engines.
+        Every path is there, whichever engines are: what an engine has not is refused by its name.
         """
         before, settings = self._context, configured.settings
-        self._served.pools = configured.pools
+        self._served.pools, self._served.aliases = configured.pools, configured.aliases
         self._admission.take(settings)
         canon = CanonStage(settings.canon, before.canon)
         self._context = replace(
             before,
-            served=self._served.over(configured.pools),
+            served=self._served.over(configured.pools, configured.aliases),
             settings=settings,
             canon=canon,
             tenants=configured.tenants,
         )
+        return {**self._generation(), **self._kept()}
+
+    def _generation(self) -> Apps:
+        context = self._context
+        local: dict[EngineRoute, LocalAnswer] = {
+            route: LocalRoute(make_job, context) for route, make_job in _LOCAL_JOBS.items()
+        }
+        local |= {"tokenize": TokenizeRoute(context), "detokenize": DetokenizeRoute(context)}
+        assert local.keys() == LOCAL
         return {
-            route: self._endpoint(route) for route in _PATHS.values() if route in _LOCAL or configured.pools
+            route: GenerationEndpoint(route, context, self._admission, local.get(route)) for route in PATHS
         }
 
-    def _endpoint(self, route: EngineRoute) -> GenerationEndpoint:
-        make_job = _LOCAL.get(route)
-        local = None if make_job is None else LocalRoute(make_job, self._context)
-        return GenerationEndpoint(route, self._context, self._admission, local)
+    def _kept(self) -> Apps:
+        return {route: KeptResponseEndpoint(route, self._context, self._admission) for route in KEPT_PATHS}
 
 
 def _add_model_routes(app: FastAPI, routes: ModelRoutes) -> None:
-    app.add_api_route("/health", routes.health, methods=["GET"])
-    app.add_api_route("/ready", routes.ready, methods=["GET"])
+    for path, answer in (("/health", routes.health), ("/ready", routes.ready)):
+        app.add_api_route(path, answer, methods=["GET"])
+        app.add_api_route(path, answer, methods=["HEAD"], include_in_schema=False)
     app.add_api_route("/v1/models", routes.list_models, methods=["GET"])
     # Names may hold slashes, as Hugging Face names do.
     app.add_api_route("/v1/models/{model:path}", routes.get_model, methods=["GET"])

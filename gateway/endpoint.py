@@ -16,6 +16,8 @@ from gateway.jobs import JobContext
 from gateway.refusals import refusal
 from gateway.relay.answer import RelayedRoute
 from gateway.replicas.pool import EnginePool
+from gateway.routes import LOCAL, NAMELESS, NO_ROW, has_none
+from gateway.served import Found
 from gateway.transport.answer import send_error
 from gateway.transport.body import parse_object, read_body
 from gateway.transport.disconnect import DisconnectGuard
@@ -53,7 +55,7 @@ class GenerationEndpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         record = record_of(scope)
-        record.route = self._route
+        record.route = None if self._route in NO_ROW else self._route
         headers = dict(scope["headers"])
         _note_client(headers, record)
         self._context.tracing.began(record, headers)
@@ -104,23 +106,31 @@ class GenerationEndpoint:
         stream: EventStream,
         record: RequestRecord,
     ) -> Finish:
+        if self._local is None and not self._context.served.pools:
+            raise self._has_none()
         body = await self._context.threads.parse(len(raw), partial(parse_object, raw))
-        incoming = Incoming(body, raw, headers, record.tenant)
         with record.stages.stage("route"):
-            pool = self._pool(body)
-        if pool is not None:
-            return await self._relayed.answer(incoming, pool, send, stream, record)
+            found = self._found(body)
+        incoming = Incoming(body, raw, headers, record.tenant, "" if found is None else found.model)
+        if found is not None and isinstance(found.target, EnginePool):
+            return await self._relayed.answer(incoming, found.target, send, stream, record)
         if self._local is None:
-            raise ApiError(404, _NO_ROUTE, param="model", code="unsupported_route")
+            raise self._has_none()
         return await self._local(incoming, send, stream, record)
 
-    def _pool(self, body: Mapping[str, Any]) -> EnginePool | None:
-        """The engine behind HTTP that has the body's model; None: whoever is here judges the body."""
-        model = body.get("model")
-        if not isinstance(model, str) or not self._context.served.pools:
+    def _found(self, body: Mapping[str, Any]) -> Found | None:
+        """Who has the body's model; None: whoever is in this process judges the body."""
+        model, served = body.get("model"), self._context.served
+        if model is None and self._route in NAMELESS:
+            return served.only()
+        if not isinstance(model, str) or not served.pools:
             return None
-        found = self._context.served.find(model)
-        return found if isinstance(found, EnginePool) else None
+        return served.resolve(model)
+
+    def _has_none(self) -> ApiError:
+        """The answer where only engines in this process could have it; raises EngineNotReadyError before one is."""
+        message = has_none(self._context.served.current().name, self._route, LOCAL)
+        return ApiError(404, message, param="model", code="unsupported_route")
 
     async def _cut(self, stream: EventStream) -> GatewayError:
         error = not_ready("the server is shutting down", self._settings.retry_after_s)
@@ -128,9 +138,6 @@ class GenerationEndpoint:
             return error
         await stream.fail(error)
         return StreamAbortedError()
-
-
-_NO_ROUTE = "This model's engine has no such route; it has /v1/chat/completions and /v1/completions."
 
 
 def _note_client(headers: Mapping[bytes, bytes], record: RequestRecord) -> None:

@@ -104,6 +104,6 @@ def from_engine(error: EngineError, retry_after_s: int) -> ApiError:
     if isinstance(error, EngineNotReadyError):
         return not_ready(str(error) or "it is not ready", retry_after_s)
     if isinstance(error, UnsupportedByEngineError):
-        return ApiError(501, str(error), type_="server_error", code="unsupported_by_engine")
+        return ApiError(404, str(error), code="unsupported_route")
     message = "The engine failed while it worked on this request; nothing more of it will come."
     return ApiError(500, message, type_="server_error", code="engine_failure")

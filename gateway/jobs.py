@@ -3,7 +3,7 @@
 import time
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
 
@@ -19,6 +19,7 @@ from gateway.generation import Tagged
 from gateway.ledger.expectation import Predictor, SentRequest
 from gateway.ledger.sink import NO_LEDGER, LedgerSink
 from gateway.prompts import PromptThreads
+from gateway.responses.bindings import LocalBindings, ResponseBindings
 from gateway.served import Backend, Served
 from gateway.settings import GatewaySettings
 from gateway.telemetry.tracing import NO_TRACING, Tracing
@@ -57,6 +58,7 @@ class JobContext:
     predictor: Predictor | None = None
     tracing: Tracing = NO_TRACING
     tenants: Authenticator = OPEN
+    responses: ResponseBindings = field(default_factory=LocalBindings)
 
 
 class JobMaker(Protocol):

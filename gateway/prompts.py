@@ -50,7 +50,7 @@ class PromptSource(Protocol):
     def encode(self, text: str, *, add_special_tokens: bool = True, scope: str = "") -> NDArray[np.int32]:
         """Token ids of plain text; raises canon's TemplateError for what cannot be encoded."""
 
-    def decode(self, ids: Sequence[int]) -> str:
+    def decode(self, ids: Sequence[int], *, skip_special_tokens: bool = False) -> str:
         """The text of token ids."""
 
 

@@ -32,6 +32,22 @@ class Backend:
 
 
 @dataclass(frozen=True, slots=True)
+class Alias:
+    """What another name for a model stands for."""
+
+    engine: str  # its name
+    model: str  # as clients of that engine say it
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Who has a model, and its name there."""
+
+    target: "Backend | EnginePool"
+    model: str  # aliases resolved; empty: the request names none
+
+
+@dataclass(frozen=True, slots=True)
 class ServedModel:
     """One model that can be asked for."""
 
@@ -57,14 +73,20 @@ class Served:
     """
 
     def __init__(
-        self, backend: Backend | None = None, *, pools: Sequence[EnginePool] = (), embedded: bool = True
+        self,
+        backend: Backend | None = None,
+        *,
+        pools: Sequence[EnginePool] = (),
+        embedded: bool = True,
+        aliases: Mapping[str, Alias] | None = None,
     ) -> None:
-        self.pools = tuple(pools)  # another configuration may bring others
+        self.pools = tuple(pools)  # another configuration may bring others, and other aliases
+        self.aliases = aliases or {}
         self._process = _Process(backend, embedded or backend is not None)
 
-    def over(self, pools: Sequence[EnginePool]) -> "Served":
-        """These pools, whatever comes later, with the one backend there is."""
-        fixed = Served(pools=pools)
+    def over(self, pools: Sequence[EnginePool], aliases: Mapping[str, Alias]) -> "Served":
+        """These, whatever comes later, with the one backend there is."""
+        fixed = Served(pools=pools, aliases=aliases)
         fixed._process = self._process
         return fixed
 
@@ -103,14 +125,52 @@ class Served:
 
     def find(self, model: str) -> Backend | EnginePool:
         """Who has `model`; raises EngineNotReadyError, or ApiError 404 for a name that nobody has."""
+        return self.resolve(model).target
+
+    def resolve(self, model: str) -> Found:
+        """Who has `model`, which may be an alias. Raises as `find` does."""
+        alias = self.aliases.get(model)
+        if alias is not None:
+            return self._resolve_alias(model, alias)
         if self._process.backend is not None and self._process.backend.capabilities().model == model:
-            return self._process.backend
+            return Found(self._process.backend, model)
         if self._process.closing:
             raise EngineNotReadyError(self._process.detail)
         for pool in self.pools:
             if model in pool.models:
-                return pool
+                return Found(pool, model)
         raise self._not_found(model)
+
+    def only(self) -> Found:
+        """The one engine there is, for requests that need not name a model; raises EngineNotReadyError, or 400."""
+        if self._process.closing or (self._process.embedded and self._process.backend is None):
+            raise EngineNotReadyError(self._process.detail)
+        engines: list[Backend | EnginePool] = [*self.pools]
+        engines += [] if self._process.backend is None else [self._process.backend]
+        if len(engines) != 1:
+            message = "Missing required parameter: 'model'. There are several engines here."
+            raise ApiError(400, message, param="model", code="missing_required_parameter")
+        return Found(engines[0], "")
+
+    def _resolve_alias(self, name: str, alias: Alias) -> Found:
+        if self._process.closing:
+            raise EngineNotReadyError(self._process.detail)
+        pool = next((pool for pool in self.pools if pool.name == alias.engine), None)
+        if pool is None:
+            if (
+                self._process.backend is not None
+                and self._process.backend.capabilities().model == alias.model
+            ):
+                return Found(self._process.backend, alias.model)
+        elif alias.model in pool.models:
+            return Found(pool, alias.model)
+        if self._process.backend is None if pool is None else not pool.models:
+            raise EngineNotReadyError(f"what {alias.engine} serves is not known yet")
+        message = (
+            f"The model '{name[:200]}' stands for '{alias.model[:200]}' of the engine {alias.engine}, "
+            "which does not have it now."
+        )
+        raise ApiError(404, message, param="model", code="model_not_found")
 
     def _not_found(self, model: str) -> Exception:
         if self._process.embedded and self._process.backend is None:
@@ -132,11 +192,24 @@ class Served:
         for pool in () if self._process.closing else self.pools:
             for name in pool.models:
                 found.setdefault(name, ServedModel(name, pool.context_length))
+        found.update(self._aliases_now())
         if not found:
             raise EngineNotReadyError(
                 self._process.detail if self._process.embedded or self._process.closing else self._waiting()
             )
         return list(found.values())
+
+    def _aliases_now(self) -> dict[str, ServedModel]:
+        """Aliases whose models are there."""
+        known: dict[str, ServedModel] = {}
+        for name in self.aliases:
+            try:
+                target = self.resolve(name).target
+            except (ApiError, EngineNotReadyError):
+                continue
+            able = target if isinstance(target, EnginePool) else target.capabilities()
+            known[name] = ServedModel(name, able.context_length)
+        return known
 
     def _waiting(self) -> str:
         return "; ".join(f"{pool.name}: {pool.detail}" for pool in self.pools) or "no engine is configured"

@@ -1,9 +1,10 @@
 """What all engines behind HTTP have in common: one pooled client, bytes on, bytes back."""
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
+from urllib.parse import quote
 
 import httpx
 import orjson
@@ -20,6 +21,7 @@ from engine_adapters.remote import openapi
 from engine_adapters.remote.json_patch import patched
 from engine_adapters.remote.kept_connections import send_kept
 from engine_adapters.remote.openapi import Api, read_api
+from engine_adapters.remote.paths import BESIDE_THE_API, METHODS, MODEL_PATHS
 from engine_adapters.remote.prometheus import parse_metrics
 from engine_adapters.remote.relay import (
     Account,
@@ -44,6 +46,7 @@ _PASSED_BACK = (
 # Shorter than the five seconds after which servers of the uvicorn family close what idles: a request must not meet
 # that moment.
 _IDLE_S = 3.0
+_JSON = {"content-type": "application/json"}
 _MAX_WHOLE = 256 << 20  # bytes of an answer that is no stream
 
 
@@ -67,12 +70,7 @@ class HttpEngine(RelayEngine):
     API has one of its own (`root`).
     """
 
-    paths: ClassVar[Mapping[Route, str]] = {
-        "chat": "/chat/completions",
-        "completions": "/completions",
-        "responses": "/responses",
-        "embeddings": "/embeddings",
-    }
+    paths: ClassVar[Mapping[Route, str]] = MODEL_PATHS
 
     def __init__(
         self,
@@ -127,11 +125,19 @@ class HttpEngine(RelayEngine):
         except EngineNotReadyError:
             return Api()
 
-    def url(self, route: Route) -> str:
-        """Where a route's requests go; raises UnsupportedByEngineError for one that this engine has not."""
-        if route not in self.paths:
-            raise UnsupportedByEngineError(f"The engine {self.name} has no route for {route}.")
-        return self._root + self.paths[route]
+    @property
+    def routes(self) -> Collection[Route]:  # type: ignore[override]
+        """Those that `paths` has."""
+        return self.paths.keys()
+
+    def url(self, request: RelayRequest) -> str:
+        """Where a request goes; raises UnsupportedByEngineError for a route that this engine has not."""
+        path = self.paths.get(request.route)
+        if path is None:
+            raise UnsupportedByEngineError(f"The engine {self.name} has no route for {request.route}.")
+        root = self.server if request.route in BESIDE_THE_API else self._root
+        path = path.replace("{id}", quote(request.target, safe=""))
+        return f"{root}{path}?{request.query}" if request.query else root + path
 
     def upstream_body(self, request: RelayRequest) -> bytes:
         """The body as this engine needs it."""
@@ -142,7 +148,7 @@ class HttpEngine(RelayEngine):
         """Top-level keys that are set upstream, as JSON texts."""
         fields = request.fields()
         values: dict[str, bytes] = {}
-        if fields.get("model") != request.model:
+        if request.model and fields.get("model") != request.model:
             values["model"] = orjson.dumps(request.model)
         if request.stream and request.route in ("chat", "completions"):
             given = fields.get("stream_options")
@@ -161,7 +167,9 @@ class HttpEngine(RelayEngine):
     ) -> AsyncIterator[RelayedAnswer]:
         # Whoever answers in the form of Anthropic's messages counts as they do.
         profile = PROFILES["anthropic"] if request.route == "messages" else self._profile
-        response = await self.opened(self.url(request.route), self.upstream_body(request), request.headers)
+        method = METHODS.get(request.route, "POST")
+        body = self.upstream_body(request) if request.body else b""
+        response = await self.opened(self.url(request), body, request.headers, method)
         try:
             yield _HttpAnswer(
                 self.name,
@@ -173,16 +181,18 @@ class HttpEngine(RelayEngine):
         finally:
             await response.aclose()
 
-    async def opened(self, url: str, body: bytes, headers: Mapping[str, str]) -> httpx.Response:
+    async def opened(
+        self, url: str, body: bytes, headers: Mapping[str, str], method: str = "POST"
+    ) -> httpx.Response:
         """An answer whose body is still to come; whoever gets it closes it.
 
         Raises EngineNotReadyError or EngineFailureError where there is no answer at all.
         """
         sent = self._client.build_request(
-            "POST",
+            method,
             url,
             content=body,
-            headers={"content-type": "application/json", "accept-encoding": "identity", **headers},
+            headers={**(_JSON if body else {}), "accept-encoding": "identity", **headers},
         )
         try:
             return await send_kept(self._client, sent)
@@ -286,6 +296,7 @@ class _HttpAnswer(RelayedAnswer):
         self.content_type = response.headers.get("content-type", "application/json")
         self.headers = {name: response.headers[name] for name in _PASSED_BACK if name in response.headers}
         self._rewrite: Rewrite | None = rewrites.usage if self.status < 400 else None
+        self._translate = rewrites.whole if self.status < 400 else None
         self._stream: StreamWatcher | None = None
         if "event-stream" in self.content_type and self.status < 400:
             self._stream = StreamWatcher(profile, prompts, rewrites.usage, rewrite_error=rewrites.error)
@@ -298,7 +309,8 @@ class _HttpAnswer(RelayedAnswer):
     async def chunks(self) -> AsyncIterator[bytes]:
         try:
             if self._stream is None:
-                yield self._whole.read(await self._read_whole(), self._rewrite)
+                body = self._whole.read(await self._read_whole(), self._rewrite)
+                yield body if self._translate is None else self._translate(body)
                 return
             async for chunk in self._bytes():
                 if passed := self._stream.feed(chunk):

@@ -1,6 +1,8 @@
 """llama.cpp's own server."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -10,7 +12,9 @@ from numpy.typing import NDArray
 from engine_adapters.base import Health
 from engine_adapters.errors import EngineNotReadyError, UnsupportedByEngineError
 from engine_adapters.remote.http_engine import HttpEngine, HttpOptions
-from engine_adapters.remote.relay import RemoteCapabilities, Route
+from engine_adapters.remote.llama_cpp_tokens import text_answered, tokens_answered, tokens_asked
+from engine_adapters.remote.paths import MESSAGE_PATHS, MODEL_PATHS, RERANK_PATHS, TOKEN_PATHS
+from engine_adapters.remote.relay import RelayRequest, RemoteCapabilities, Rewrites, Route
 from engine_adapters.reuse.profiles import PROFILES
 
 _METRICS = "--metrics (its own counters, to reconcile requests with)"
@@ -26,12 +30,23 @@ class LlamaCppEngine(HttpEngine):
     it has slots. `models` may name what is served; a server that was given no alias calls its model by its file's path.
     """
 
-    paths: ClassVar[Mapping[Route, str]] = {**HttpEngine.paths, "messages": "/messages"}
+    paths: ClassVar[Mapping[Route, str]] = {**MODEL_PATHS, **MESSAGE_PATHS, **RERANK_PATHS, **TOKEN_PATHS}
 
     def __init__(
         self, name: str, base_url: str, models: Sequence[str] = (), options: HttpOptions | None = None
     ) -> None:
         super().__init__(name, base_url, PROFILES["llama_cpp"], models, options)
+        self._context: int | None = None  # tokens; None: not known
+
+    def upstream_values(self, request: RelayRequest) -> dict[str, bytes]:
+        values = super().upstream_values(request)
+        return {**values, **tokens_asked(request, self.name)} if request.route == "tokenize" else values
+
+    def rewrites(self, request: RelayRequest, given: Rewrites) -> Rewrites:
+        given = super().rewrites(request, given)
+        if request.route == "tokenize" and "content" not in request.fields():
+            return replace(given, whole=partial(tokens_answered, context=self._context))
+        return replace(given, whole=text_answered) if request.route == "detokenize" else given
 
     async def detect(self) -> RemoteCapabilities:
         props = await self.ask("GET", f"{self.server}/props")
@@ -39,12 +54,13 @@ class LlamaCppEngine(HttpEngine):
         metrics = bool(props.get("endpoint_metrics"))
         settings = props.get("default_generation_settings")
         context = settings.get("n_ctx") if isinstance(settings, dict) else None
+        self._context = context if isinstance(context, int) else None
         return RemoteCapabilities(
             models=self.models or await self._served_models(),
             reports_reuse=True,
             missing=((_METRICS,) if not metrics else ()) + ((_SLOTS,) if not slots else ()),
             block_size=1,
-            context_length=context if isinstance(context, int) else None,
+            context_length=self._context,
             tiers=("device",),
             takes_salt=False,
             takes_token_ids=True,

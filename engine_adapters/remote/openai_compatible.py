@@ -1,10 +1,12 @@
 """Any API in OpenAI's shapes, hosted ones among them: what differs is how usage is named."""
 
 from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 from engine_adapters.base import Health
 from engine_adapters.remote.http_engine import HttpEngine, HttpOptions
-from engine_adapters.remote.relay import RemoteCapabilities
+from engine_adapters.remote.paths import CHANGED_PATHS, SELF_HOSTED_PATHS
+from engine_adapters.remote.relay import RemoteCapabilities, Route
 from engine_adapters.reuse.profiles import PROFILES
 
 # Profiles of APIs that never say what they reused.
@@ -12,7 +14,12 @@ _SILENT = ("ollama",)
 
 
 class OpenAICompatibleEngine(HttpEngine):
-    """`profile` names one of `PROFILES`; whether the API reports is known from it, or from the first answer."""
+    """`profile` names one of `PROFILES`; whether the API reports is known from it, or from the first answer.
+
+    Every route is passed on: which of them there are is for the API itself to say.
+    """
+
+    paths: ClassVar[Mapping[Route, str]] = {**SELF_HOSTED_PATHS, **CHANGED_PATHS}
 
     def __init__(
         self,

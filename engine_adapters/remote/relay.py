@@ -1,17 +1,32 @@
 """The contract of engines behind HTTP, beside `EngineAdapter`: one request on, one answer back, accounted for."""
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias, get_args
 
 import orjson
 
 from engine_adapters.base import Health, ReuseReport, Tier
 from engine_adapters.reuse.reading import UsageRead
 
-Route = Literal["chat", "completions", "responses", "embeddings", "messages"]
+Route = Literal[
+    "chat",
+    "completions",
+    "responses",
+    "embeddings",
+    "messages",
+    "count_tokens",  # of a message
+    "rerank",
+    "tokenize",
+    "detokenize",
+    "response",  # one that the engine keeps, by its id; so the next three
+    "response_items",
+    "response_cancel",
+    "response_delete",
+]
+ROUTES: tuple[Route, ...] = get_args(Route)
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,24 +37,28 @@ class RelayRequest:
     route: Route
     body: bytes  # canonical JSON; the adapter may only add what it needs upstream (include_usage, salt, model name)
     stream: bool
-    model: str  # the engine's own name for it
+    model: str  # the engine's own name for it; empty: the request names none, and the engine knows
     asks_usage: bool = (
         True  # False: the client did not ask for usage in the stream, so its chunk must not reach it
     )
     salt: str | None = None  # keeps tenants apart where the engine takes one
     headers: Mapping[str, str] = field(default_factory=dict)  # to send on: trace context, for example
     parsed: Mapping[str, Any] | None = None  # `body`, where whoever asks has it at hand
+    target: str = ""  # the id of a response, of routes to one that the engine keeps
+    query: str = ""  # of the URL, without its question mark; of the same routes
 
     def fields(self) -> Mapping[str, Any]:
         """The body's top-level fields; parses it where nobody did."""
         if self.parsed is not None:
             return self.parsed
-        body = orjson.loads(self.body)
+        body = orjson.loads(self.body) if self.body else {}
         return body if isinstance(body, dict) else {}
 
 
 # Gets the event or answer with usage in it and what was read; gives what goes on in its place, None for nothing.
 Rewrite: TypeAlias = Callable[[dict[str, Any], UsageRead], Mapping[str, Any] | None]
+# Gets a whole answer that is no error, as the engine sent it; gives what goes on in its place.
+Translate: TypeAlias = Callable[[bytes], bytes]
 # Gets an event of a stream that is an error; gives what goes on in its place.
 RewriteError: TypeAlias = Callable[[dict[str, Any]], Mapping[str, Any]]
 
@@ -50,6 +69,7 @@ class Rewrites:
 
     usage: Rewrite | None = None
     error: RewriteError | None = None
+    whole: Translate | None = None
 
 
 @dataclass(slots=True)
@@ -63,6 +83,7 @@ class Account:
     first_token_at: float | None = None  # seconds of the monotonic clock: the first frame with content
     ended: bool = False  # the answer came to its own end, and was not cut
     error: str | None = None  # the kind of error where the engine sent one, never its text
+    response_id: str | None = None  # of the Responses API, as soon as it is known
 
 
 class RelayedAnswer(ABC):
@@ -103,6 +124,9 @@ class RelayEngine(ABC):
     """One engine behind HTTP. Used from one event loop."""
 
     name: str
+    routes: ClassVar[Collection[Route]] = (
+        ROUTES  # that engines of its kind have, whether this one serves them or not
+    )
 
     @abstractmethod
     async def detect(self) -> RemoteCapabilities:

@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 from engine_adapters.base import Tier
-from engine_adapters.errors import EngineFailureError, EngineNotReadyError
+from engine_adapters.errors import EngineFailureError, EngineNotReadyError, UnsupportedByEngineError
 from engine_adapters.remote.cache_salt import salt_values
 from engine_adapters.remote.http_engine import HttpEngine, HttpOptions
-from engine_adapters.remote.relay import RelayRequest, RemoteCapabilities, Rewrite, Rewrites
+from engine_adapters.remote.paths import SELF_HOSTED_PATHS
+from engine_adapters.remote.relay import RelayRequest, RemoteCapabilities, Rewrite, Rewrites, Route
 from engine_adapters.remote.reuse_counters import ReuseCounters, sglang_reuse
 from engine_adapters.reuse.profiles import PROFILES
 from engine_adapters.reuse.reading import UsageRead
@@ -20,6 +21,7 @@ METRICS_FLAG = "--enable-metrics: the engine's own counters, which reports are c
 _DETAILS = "return_cached_tokens_details"
 _DETAILED = ("chat", "completions")  # routes that take it
 _SALTED = ("chat", "completions", "responses")
+_UNSALTED = ("messages", "embeddings", "rerank")  # whose requests have no field for a salt
 
 
 class SGLangEngine(HttpEngine):
@@ -27,6 +29,8 @@ class SGLangEngine(HttpEngine):
 
     Tiers are asked for upstream with every request; what the client did not ask for does not reach it.
     """
+
+    paths: ClassVar[Mapping[Route, str]] = SELF_HOSTED_PATHS
 
     def __init__(
         self, name: str, base_url: str, models: Sequence[str] = (), options: HttpOptions | None = None
@@ -60,6 +64,11 @@ class SGLangEngine(HttpEngine):
             return await self.ask("GET", f"{self.server}/get_server_info")
 
     def upstream_values(self, request: RelayRequest) -> dict[str, bytes]:
+        if request.salt is not None and request.route in _UNSALTED:
+            raise UnsupportedByEngineError(
+                f"The engine {self.name} keeps tenants apart by salts, and takes none on its route for "
+                f"{request.route}."
+            )
         values = super().upstream_values(request)
         if request.route in _DETAILED:
             values[_DETAILS] = b"true"

@@ -1,7 +1,7 @@
 """vLLM's server: what it can, how it is told apart by salt, and how its cache is forgotten."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import orjson
 
@@ -9,8 +9,9 @@ from engine_adapters.base import Tier
 from engine_adapters.errors import EngineFailureError, EngineNotReadyError, UnsupportedByEngineError
 from engine_adapters.remote.cache_salt import salt_values
 from engine_adapters.remote.http_engine import HttpEngine, HttpOptions
+from engine_adapters.remote.paths import SELF_HOSTED_PATHS
 from engine_adapters.remote.prometheus import labelled
-from engine_adapters.remote.relay import RelayRequest, RemoteCapabilities
+from engine_adapters.remote.relay import RelayRequest, RemoteCapabilities, Route
 from engine_adapters.remote.reuse_counters import ReuseCounters, label_value, vllm_reuse
 from engine_adapters.reuse.profiles import PROFILES, read_usage
 
@@ -18,7 +19,7 @@ DETAILS_FLAG = "--enable-prompt-tokens-details: every answer then says how many 
 CACHING_FLAG = "--enable-prefix-caching: without it nothing is reused"
 
 _CONFIG = "vllm:cache_config_info"
-_SALTED = ("chat", "completions", "responses")
+_SALTED = ("chat", "completions", "responses", "messages", "embeddings", "rerank")
 _PROBE_ID = 1  # a token id that every vocabulary has
 _PROBE_SALT = "kvgate probe"
 _DEFAULT_BLOCK = 16  # tokens; vLLM's own default
@@ -30,6 +31,8 @@ class VllmEngine(HttpEngine):
     `probe`: at registration one or two generations of a single token find out whether the server reports what it
     cached. Without them that is not known before its first answer.
     """
+
+    paths: ClassVar[Mapping[Route, str]] = SELF_HOSTED_PATHS
 
     def __init__(
         self,

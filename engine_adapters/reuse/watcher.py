@@ -47,6 +47,11 @@ class AnswerWatcher:
         if isinstance(reason, str):
             self.account.finish = reason
 
+    def _take_id(self, response: Mapping[str, Any]) -> None:
+        name = response.get("id")
+        if response.get("object") == "response" and isinstance(name, str):
+            self.account.response_id = name
+
     def _take_error(self, payload: Mapping[str, Any]) -> bool:
         error = payload.get("error")
         if error is None and payload.get("type") != "error" and payload.get("object") != "error":
@@ -72,6 +77,7 @@ class WholeWatcher(AnswerWatcher):
             return body
         self._take_error(payload)
         self._take_finish(payload)
+        self._take_id(payload)
         read = self._take_usage(payload)
         if rewrite is None or not isinstance(payload.get("usage"), dict):
             return body
@@ -174,6 +180,7 @@ class StreamWatcher(AnswerWatcher):
             return {"usage": self._begun}
         if isinstance(kind, str) and kind.startswith("response."):
             inner = part(payload, "response")
+            self._take_id(inner)
             return inner if part(inner, "usage") else None
         if part(payload, "sglext", "cached_tokens_details"):
             self._details = payload["sglext"]

@@ -1,6 +1,6 @@
 """One relayed answer: its bytes to the client as they come, its account to the record."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from functools import partial
 
@@ -8,12 +8,15 @@ from starlette.types import Send
 
 from engine_adapters.errors import EngineFailureError
 from engine_adapters.remote.relay import Account, RelayedAnswer, Route
-from gateway.errors import StreamAbortedError
+from gateway.canonical.recorder import Recording
+from gateway.errors import ApiError, StreamAbortedError
 from gateway.jobs import JobContext
-from gateway.relay.errors import from_answer
+from gateway.relay.errors import from_answer, lacks_route
 from gateway.relay.recorder import RelayRecorder
-from gateway.relay.request import Outgoing, outgoing, prepared
+from gateway.relay.request import Prepared, outgoing, prepared
 from gateway.replicas.pool import EnginePool
+from gateway.responses.kept import KeptResponse
+from gateway.routes import path_of
 from gateway.transport.answer import send_bytes
 from gateway.transport.incoming import Incoming
 from gateway.transport.keepalive import kept_alive
@@ -36,8 +39,10 @@ class RelayedRoute:
     ) -> Callable[[], Awaitable[None]]:
         """All but the last bytes, which the result writes; raises ApiError or EngineError."""
         given = await prepared(incoming, self._route, pool, self._context, record)
+        kept = self._kept(given, pool)
         with record.stages.stage("route"):
-            remote, decision = await pool.choose(given.ask)
+            only = None if kept is None else await kept.replica()
+            remote, decision = await pool.choose(given.ask, only=only)
         async with AsyncExitStack() as stack:
             stack.callback(lambda: pool.router.ended(decision, record.reuse))
             sent = await outgoing(given, remote, self._context, record)
@@ -47,27 +52,45 @@ class RelayedRoute:
             record.attempts += 1
             answer = await stack.enter_async_context(remote.engine.relay(sent.request, sent.rewrites))
             try:
-                return await self._pass(answer, sent, send, stream, record)
+                told = None if kept is None else partial(kept.told, remote.replica, answer.account)
+                return await self.pass_on(answer, sent.recording, send, stream, record, told)
             finally:
                 _note(answer.account, record)
 
-    async def _pass(
-        self, answer: RelayedAnswer, sent: Outgoing, send: Send, stream: EventStream, record: RequestRecord
+    def _kept(self, given: Prepared, pool: EnginePool) -> KeptResponse | None:
+        if self._route != "responses":
+            return None
+        return KeptResponse(given.wanted, given.incoming.tenant, pool.name, self._context.responses)
+
+    async def pass_on(
+        self,
+        answer: RelayedAnswer,
+        recording: Recording | None,
+        send: Send,
+        stream: EventStream,
+        record: RequestRecord,
+        told: Callable[[], Awaitable[None]] | None = None,
     ) -> Callable[[], Awaitable[None]]:
+        """The answer to the client, all but its last bytes, which the result writes.
+
+        `told` is called before the client gets any byte of what the account holds by then.
+        """
         headers = {name: value for name, value in answer.headers.items() if name not in _OURS}
         if answer.status >= 400:
-            raise from_answer(answer.status, await _whole(answer), headers)
+            raise self._refusal(answer.status, await _whole(answer), headers, record)
         if answer.status >= 300:
             raise EngineFailureError(
                 "The engine answered with a redirect: configure the URL that it leads to."
             )
         streams = "event-stream" in answer.content_type
-        recorder = None if sent.recording is None else RelayRecorder(sent.recording, stream=streams)
+        recorder = None if recording is None else RelayRecorder(recording, stream=streams)
         if streams:
             stream.add_headers(headers)
-            await self._stream(answer, recorder, stream, record)
+            await self._stream(answer, recorder, stream, record, told)
             return partial(stream.finish, b"")
         body = await _whole(answer)
+        if told is not None:
+            await told()
         if recorder is not None:
             recorder.add(body)
             await self._keep(recorder)
@@ -76,15 +99,27 @@ class RelayedRoute:
         headers["content-type"] = answer.content_type
         return partial(send_bytes, send, body, status=answer.status, headers=headers)
 
+    def _refusal(
+        self, status: int, body: bytes, headers: Mapping[str, str], record: RequestRecord
+    ) -> ApiError:
+        if not lacks_route(status, body):
+            return from_answer(status, body, headers)
+        message = f"The engine {record.engine} does not serve {path_of(self._route)}: it has nothing there."
+        return ApiError(404, message, param="model", code="unsupported_route")
+
     async def _stream(
         self,
         answer: RelayedAnswer,
         recorder: RelayRecorder | None,
         stream: EventStream,
         record: RequestRecord,
+        told: Callable[[], Awaitable[None]] | None,
     ) -> None:
         account = answer.account
         async for chunk in answer.chunks():
+            if told is not None and account.response_id is not None:
+                await told()
+                told = None
             if account.first_token_at is not None:
                 record.saw_events()
             if recorder is not None:

@@ -1,5 +1,7 @@
 """What the gateway reads of a body that goes on to another engine; all the rest is for that engine to judge."""
 
+from typing import Any
+
 from gateway.settings import GatewaySettings
 from gateway.wire.extension import KvgateFields, check_extension
 from gateway.wire.template_fields import TemplateFields, check_template
@@ -15,10 +17,15 @@ class StreamOptions(WireModel):
 class RelayedBody(TemplateFields):
     """Fields that are acted upon here."""
 
-    model: str
+    model: str | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     kvgate: KvgateFields | None = None
+
+    previous_response_id: Any = None  # of the Responses API
+    conversation: Any = None
+    input: Any = None
+    store: Any = None
 
     @property
     def asks_usage(self) -> bool:

@@ -31,6 +31,7 @@ _TYPES = {
     503: "service_unavailable",
 }
 _CODES = {429: "engine_overloaded", 503: "engine_not_ready"}
+_NOTHING_THERE = frozenset({"", "not found", "method not allowed", "file not found"})
 _NAME = re.compile(r"[a-z][a-z0-9_.-]{0,63}")
 
 
@@ -46,6 +47,14 @@ def from_event(payload: Mapping[str, Any]) -> ApiError:
     code = told.get("code")
     status = code if isinstance(code, int) and 400 <= code < 600 else 500
     return _error(status, payload, {})
+
+
+def lacks_route(status: int, body: bytes) -> bool:
+    """Whether an answer says no more than that there is nothing at its path."""
+    if status not in (404, 405):
+        return False
+    message = _told(_loaded(body)).get("message")
+    return not isinstance(message, str) or message.lower() in _NOTHING_THERE
 
 
 def kind_of(error: ApiError) -> str:

@@ -8,8 +8,10 @@ from typing import Any
 import orjson
 
 from engine_adapters.remote.http_engine import prompts_in
-from engine_adapters.remote.relay import RelayRequest, Rewrites, Route
+from engine_adapters.remote.relay import RelayRequest, RewriteError, Rewrites, Route
+from gateway.canonical.policies import Route as CanonRoute
 from gateway.canonical.recorder import Recording
+from gateway.errors import ApiError
 from gateway.jobs import JobContext, canonical, expect, usage_facts
 from gateway.ledger.expectation import SentRequest
 from gateway.relay.body import RelayedBody
@@ -17,6 +19,7 @@ from gateway.relay.errors import from_event
 from gateway.relay.remote import Remote
 from gateway.relay.usage import usage_rewrite
 from gateway.replicas.pool import EnginePool
+from gateway.routes import has_none
 from gateway.routing.router import RouteAsk
 from gateway.transport.incoming import Incoming
 from gateway.transport.record import RequestRecord
@@ -24,6 +27,13 @@ from gateway.wire.extension import without_extension
 from gateway.wire.usage import HEADER
 from gateway.wire.validation import validate
 
+# What has a prompt that canon knows; all else goes on as it came.
+_CANONICAL: Mapping[Route, CanonRoute] = {
+    "chat": "chat",
+    "completions": "completions",
+    "responses": "responses",
+    "messages": "messages",
+}
 _PASSED_ON_TO_MESSAGES = ("anthropic-version", "anthropic-beta")
 
 
@@ -54,19 +64,21 @@ async def prepared(
 ) -> Prepared:
     """What all replicas would be sent; raises ApiError for what is wrong with it here."""
     wanted = validate(RelayedBody, incoming.body)
-    record.model, record.stream = wanted.model[:200], bool(wanted.stream)
+    if route not in pool.routes:
+        raise ApiError(404, has_none(pool.name, route, pool.routes), param="model", code="unsupported_route")
+    record.model, record.stream = incoming.model[:200], bool(wanted.stream)
     record.engine, record.block_size = pool.name, pool.block_size
     wanted.check(context.settings)
     incoming = await context.threads.parse(incoming.size, partial(without_extension, incoming))
-    body, raw, recording = await _canonical(incoming, route, wanted.model, context, record)
+    body, raw, recording = await _canonical(incoming, route, context, record)
     ask = RouteAsk(
         request_id=record.id,
         engine=pool.name,
-        model=wanted.model,
+        model=incoming.model,
         body=body,
         size=incoming.size,
         tenant=incoming.tenant,
-        prompt=route != "embeddings",
+        prompt=route in _CANONICAL,
     )
     return Prepared(incoming, route, wanted, body, raw, recording, ask)
 
@@ -86,24 +98,24 @@ async def outgoing(given: Prepared, remote: Remote, context: JobContext, record:
         route=route,
         body=given.raw,
         stream=bool(given.wanted.stream),
-        model=remote.models.get(given.wanted.model, given.wanted.model),
+        model=remote.models.get(incoming.model, incoming.model),
         asks_usage=given.wanted.asks_usage or incoming.header(HEADER) == "full",
         salt=incoming.tenant.salt,
         headers=_headers(incoming, route, record),
         parsed=body,
     )
     record.choices = _choices(body) * prompts_in(request)
-    rewrites = Rewrites(usage_rewrite(facts), _error_event(route))
+    rewrites = Rewrites(usage_rewrite(facts), error_event(route))
     return Outgoing(request, rewrites, given.recording)
 
 
 async def _canonical(
-    incoming: Incoming, route: Route, model: str, context: JobContext, record: RequestRecord
+    incoming: Incoming, route: Route, context: JobContext, record: RequestRecord
 ) -> tuple[Mapping[str, Any], bytes, Recording | None]:
     """The body that goes on, with its bytes."""
-    if route == "embeddings":
+    if route not in _CANONICAL:
         return incoming.body, incoming.raw, None
-    sent = await canonical(incoming, route, model, context, record)
+    sent = await canonical(incoming, _CANONICAL[route], incoming.model, context, record)
     raw = sent.raw
     if raw is None:
         raw = await context.threads.parse(incoming.size, partial(orjson.dumps, sent.body))
@@ -134,12 +146,14 @@ def _choices(body: Mapping[str, Any]) -> int:
 
 
 def _headers(incoming: Incoming, route: Route, record: RequestRecord) -> dict[str, str]:
-    names = _PASSED_ON_TO_MESSAGES if route == "messages" else ()
+    names = _PASSED_ON_TO_MESSAGES if route in ("messages", "count_tokens") else ()
     given = {name: value for name in names if (value := incoming.header(name)) is not None}
     return {"x-request-id": record.id, **record.trace.headers, **given}
 
 
-def _error_event(route: Route) -> Any:
+def error_event(route: Route) -> RewriteError:
+    """Puts an engine's error event into the shape of this route's."""
+
     def rewrite(payload: dict[str, Any]) -> Mapping[str, Any]:
         body = from_event(payload).body()
         return {"type": "error", **body} if route == "messages" else body

@@ -1,10 +1,11 @@
 """All replicas of one engine, as a request sees them: one name, the same models, any of them can answer."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from engine_adapters.base import Health
 from engine_adapters.errors import EngineNotReadyError
+from engine_adapters.remote.relay import ROUTES, Route
 from gateway.relay.remote import Remote
 from gateway.routing.least_loaded import LeastLoaded
 from gateway.routing.router import Decision, RouteAsk, Router
@@ -22,6 +23,11 @@ class EnginePool:
     def models(self) -> Mapping[str, str]:
         """Names that clients use, each with the engine's own; empty while nothing is known."""
         return next((each.models for each in self.replicas if each.models), {})
+
+    @property
+    def routes(self) -> Collection[Route]:
+        """That engines of its kind have."""
+        return self.replicas[0].engine.routes if self.replicas else ROUTES
 
     @property
     def context_length(self) -> int | None:
@@ -52,12 +58,20 @@ class EnginePool:
         found = await asyncio.gather(*(each.health() for each in self.replicas))
         return next((each for each in found if each.ready), found[0] if found else Health(False, self.detail))
 
-    async def choose(self, ask: RouteAsk, tried: frozenset[str] = frozenset()) -> tuple[Remote, Decision]:
+    async def choose(
+        self, ask: RouteAsk, tried: frozenset[str] = frozenset(), only: str | None = None
+    ) -> tuple[Remote, Decision]:
         """Where `ask` goes, but for replicas that were `tried`; raises EngineNotReadyError where none is left.
+
+        `only`: the replica which has what the request goes on from; None: any can answer.
 
         Whoever asks tells `router.ended` of the decision, once.
         """
-        able = {each.replica: each for each in self.replicas if each.replica not in tried}
+        able = {
+            each.replica: each
+            for each in self.replicas
+            if each.replica not in tried and only in (None, each.replica)
+        }
         if not able:
             raise EngineNotReadyError(f"The engine {self.name} has no replica that takes requests now.")
         decision = await self.router.choose(ask, list(able))

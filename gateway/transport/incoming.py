@@ -15,6 +15,7 @@ class Incoming:
     raw: bytes
     headers: Mapping[bytes, bytes] = field(default_factory=dict)  # names in lower case
     tenant: Tenant = DEFAULT
+    model: str = ""  # that it asks for, aliases resolved; empty: it names none
 
     @property
     def size(self) -> int:

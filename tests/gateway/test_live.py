@@ -138,7 +138,7 @@ def test_bounds_count_from_the_next_request_on() -> None:
 def test_routes_of_engines_behind_http_come_and_go_with_them(path: str) -> None:
     with fake_engine(lambda c, _: c.reply(whole(0))) as engine, relaying([], pools=[]) as gateway:
         missing = gateway.http.post(path, json={"model": MODEL})
-        assert (missing.status_code, missing.json()["error"]["code"]) == (404, "unknown_url")
+        assert (missing.status_code, missing.json()["error"]["code"]) == (503, "engine_not_ready")
         put(gateway, Configured(pools=(pool_of(engine.url),)))
         wait_until(lambda: gateway.http.get("/ready").status_code == 200, "it is there")
         assert gateway.http.post(path, json={"model": MODEL, "input": "x"}).status_code == 200

@@ -123,10 +123,30 @@ def test_embeddings_are_relayed_and_accounted_for(relay_to) -> None:
     assert (row.route, row.prompt, row.reused, row.canon_policy) == ("embeddings", 3, None, "off")
 
 
-def test_a_route_that_an_engine_has_not_is_told(relay_to) -> None:
-    pair = relay_to(hello)
+@pytest.mark.parametrize(
+    "told",
+    [
+        ("404 Not Found", b'{"detail":"Not Found"}'),
+        ("405 Method Not Allowed", b'{"detail":"Method Not Allowed"}'),
+        ("404 Not Found", b'{"error":{"code":404,"message":"File Not Found","type":"not_found_error"}}'),
+        ("404 Not Found", b"<html>"),
+    ],
+)
+def test_a_route_that_an_engine_does_not_serve_is_told_with_its_name(relay_to, told) -> None:
+    status, body = told
+    pair = relay_to(lambda connection, _: connection.reply(body, status))
     answer = pair.gateway.http.post("/v1/messages", json={"model": MODEL, "messages": [USER]})
-    assert (answer.status_code, answer.json()["error"]["code"]) == (501, "unsupported_by_engine")
+    error = answer.json()["error"]
+    assert (answer.status_code, error["code"]) == (404, "unsupported_route")
+    assert "fake" in error["message"]
+    assert "/v1/messages" in error["message"]
+
+
+def test_a_404_that_says_more_passes(relay_to) -> None:
+    body = b'{"error":{"message":"no adapter of that name","type":"NotFoundError","code":404}}'
+    pair = relay_to(lambda connection, _: connection.reply(body, "404 Not Found"))
+    answer = pair.gateway.http.post("/v1/chat/completions", json={"model": MODEL, "messages": [USER]})
+    assert (answer.status_code, answer.json()["error"]["message"]) == (404, "no adapter of that name")
 
 
 def test_both_kinds_of_engines_are_served_by_one_gateway() -> None:
