@@ -144,7 +144,7 @@ def test_routes_of_engines_behind_http_come_and_go_with_them(path: str) -> None:
         assert gateway.http.post(path, json={"model": MODEL, "input": "x"}).status_code == 200
         assert [each["id"] for each in gateway.http.get("/v1/models").json()["data"]] == [MODEL]
         put(gateway, Configured())
-        assert gateway.http.post(path, json={"model": MODEL}).status_code == 404
+        assert gateway.http.post(path, json={"model": MODEL}).status_code == 503
         assert gateway.http.get("/ready").status_code == 503
 
 
