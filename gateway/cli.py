@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from gateway.commands.config.cli import config
 from gateway.commands.ledger.cli import ledger
 from gateway.commands.refuse import refuse
 from gateway.commands.serve import serve
@@ -21,8 +22,7 @@ app = typer.Typer(
 bench = typer.Typer(help="Tables of figures, each against its peer in the same run.", no_args_is_help=True)
 app.command()(serve)
 app.add_typer(bench, name="bench")
-config_commands = typer.Typer(help="The configuration file.", no_args_is_help=True)
-app.add_typer(config_commands, name="config")
+app.add_typer(config, name="config")
 sim = typer.Typer(help="Policies side by side over a trace of real traffic.", no_args_is_help=True)
 app.add_typer(sim, name="sim")
 app.add_typer(ledger, name="ledger")
@@ -49,18 +49,6 @@ def _root(
     ] = False,
 ) -> None:
     """Options that stand before a command."""
-
-
-@config_commands.command("check")
-def config_check(
-    file: Annotated[Path, typer.Argument(help="A YAML file.")],
-    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
-) -> None:
-    """Say what is wrong with a configuration file, key by key. No engine is contacted."""
-    from gateway.commands import config_check as command
-
-    if not command.run(file, os.environ, as_json=json):
-        raise typer.Exit(1)
 
 
 @bench.command("ttft")

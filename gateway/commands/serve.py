@@ -9,6 +9,8 @@ from typing import Annotated, NoReturn
 import typer
 
 from gateway.commands.refuse import refuse
+from gateway.commands.serve_where import Where
+from gateway.config.environment import first_variable, names_engines
 
 _MAX_SIZE = 1 << 20  # GiB, or MiB of a body: whatever is larger is a slip
 
@@ -54,10 +56,26 @@ def serve(
             help="A YAML file with engines and settings; options about model, cache and canon then stand in it.",
         ),
     ] = None,
-    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    host: Annotated[str | None, typer.Option(help="Address to listen on.", show_default="127.0.0.1")] = None,
     port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")
-    ] = 8000,
+        int | None,
+        typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.", show_default="8000"),
+    ] = None,
+    drain_delay: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            max=3600,
+            help="Seconds after a signal to stop in which new requests are still taken, though it is not ready.",
+            show_default="0",
+        ),
+    ] = None,
+    grace: Annotated[
+        float | None,
+        typer.Option(
+            min=0, max=86400, help="Seconds that running requests may then take.", show_default="30"
+        ),
+    ] = None,
     model: Annotated[
         str | None,
         typer.Option(
@@ -208,12 +226,18 @@ def serve(
     ] = False,
 ) -> None:
     """Serve one model, or the engines of a configuration, over the OpenAI API."""
-    if config is not None:
-        _serve_config(context, config, host, port, json=json)
+    where = Where(host, port, drain_delay, grace, json=json)
+    if config is not None or names_engines(os.environ):
+        _serve_config(context, config, where)
+    if stray := first_variable(os.environ):
+        refuse(
+            f"{stray}: it is read with --config FILE, or where KVGATE__ENGINES__0__KIND says what is served"
+        )
     from canon.errors import PolicyError
     from engine_adapters.embedded.config import EmbeddedConfig
     from gateway.canonical.policies import parse_policy
     from gateway.cold_cache import cold_coding, shared_store
+    from gateway.config.server import ServerConfig
     from gateway.embedded import EmbeddedOptions, load_embedded, missing_packages
     from gateway.ledger.books import LedgerBooks
     from gateway.ledger.capture import capture_settings
@@ -221,7 +245,7 @@ def serve(
     from gateway.listener import ListenError
     from gateway.logs import configure_logs
     from gateway.secrets import SecretError
-    from gateway.serve import ServeOptions, Service
+    from gateway.serve import Service
     from gateway.settings import MIB, CanonSettings, GatewaySettings
     from gateway.telemetry.otel.options import OtelOptionsError, otel_options
 
@@ -278,7 +302,6 @@ def serve(
     )
     options = EmbeddedOptions(engine, chat_template, control_tokens_in_content.value)
     settings = GatewaySettings(max_body_bytes=int(max_body_mib * MIB), canon=rewriting, otel=otel)
-    where = ServeOptions(host, port, json=json)
     try:
         capture = None
         if capture_bodies is not None:
@@ -287,13 +310,15 @@ def serve(
                 capture_bodies, capture_share, *redacted, capture_structure_only, max_gib=capture_max_gib
             )
         books = LedgerBooks(ledger, os.environ, ledger_keep, capture)
-        status = Service(partial(load_embedded, options), where, settings, books=books).run()
+        status = Service(
+            partial(load_embedded, options), where.options(ServerConfig()), settings, books=books
+        ).run()
     except (LedgerError, ListenError) as error:
         refuse(str(error))
     raise typer.Exit(status)
 
 
-def _serve_config(context: typer.Context, file: Path, host: str, port: int, *, json: bool) -> NoReturn:
+def _serve_config(context: typer.Context, file: Path | None, where: Where) -> NoReturn:
     from gateway.commands.serve_config import OptionsTwiceError, serve_config
     from gateway.config.errors import ConfigError
     from gateway.ledger.errors import LedgerError
@@ -303,7 +328,7 @@ def _serve_config(context: typer.Context, file: Path, host: str, port: int, *, j
         name for name in context.params if str(context.get_parameter_source(name)).endswith("COMMANDLINE")
     ]
     try:
-        status = serve_config(file, host, port, given, os.environ, json=json)
+        status = serve_config(file, where, given, os.environ)
     except (ConfigError, OptionsTwiceError, LedgerError, ListenError) as error:
         refuse(str(error))
     raise typer.Exit(status)

@@ -4,31 +4,28 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from gateway.commands.serve_where import Where
 from gateway.config.build import ledger_of, load_of, pools_of, settings_of
 from gateway.config.errors import ConfigError
 from gateway.config.load import load_config
 from gateway.ledger.books import LedgerBooks
 from gateway.logs import configure_logs
-from gateway.serve import ServeOptions, Service
+from gateway.serve import Service
 from gateway.telemetry.otel.options import OtelOptionsError, otel_options
 
-_BESIDE = frozenset({"config", "host", "port", "json"})  # options that may stand beside a file
+_BESIDE = frozenset(
+    {"config", "host", "port", "drain_delay", "grace", "json"}
+)  # options that may stand beside a file
 
 
 class OptionsTwiceError(Exception):
     """Options of the command line that belong into the file."""
 
 
-def serve_config(
-    file: Path,
-    host: str,
-    port: int,
-    given: Collection[str],
-    environ: Mapping[str, str],
-    *,
-    json: bool,
-) -> int:
-    """Serve until a signal; the exit status. `given`: names of the options that stand on the command line.
+def serve_config(file: Path | None, where: Where, given: Collection[str], environ: Mapping[str, str]) -> int:
+    """Serve until a signal; the exit status.
+
+    `file` None: the environment says everything. `given`: names of the options that stand on the command line.
 
     Raises:
         ConfigError, OptionsTwiceError, LedgerError, ListenError: before anything is loaded or contacted.
@@ -37,15 +34,15 @@ def serve_config(
     if others:
         names = ", ".join(f"--{name.replace('_', '-')}" for name in others)
         raise OptionsTwiceError(f"{names}: with --config this stands in the file")
-    config = load_config(file)
+    config = load_config(file, environ)
     pools = pools_of(config, environ)
     load = load_of(config)
     try:
         otel = otel_options(environ, config.otlp_endpoint)
     except OtelOptionsError as error:
         raise ConfigError(str(error)) from error
-    configure_logs(json=json)
+    configure_logs(json=where.json)
     capture = None if config.capture is None else config.capture.settings()
     books = LedgerBooks(ledger_of(config), environ, config.ledger.keep, capture)
     settings = replace(settings_of(config), otel=otel)
-    return Service(load, ServeOptions(host, port, json=json), settings, pools, books).run()
+    return Service(load, where.options(config.server), settings, pools, books).run()

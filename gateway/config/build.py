@@ -42,10 +42,12 @@ def pools_of(config: Config, environ: Mapping[str, str]) -> list[EnginePool]:
     Raises:
         ConfigError: a key is not where it should be, or a tokenizer cannot be used.
     """
-    return [
-        EnginePool(engine.name, [_remote(engine, f"engines[{place}]", environ)])
-        for place, engine in config.remotes
-    ]
+    return [pool_of(engine, f"engines[{place}]", environ) for place, engine in config.remotes]
+
+
+def pool_of(engine: RemoteEngine, path: str, environ: Mapping[str, str]) -> EnginePool:
+    """One engine behind HTTP; raises as `pools_of`, naming `path`."""
+    return EnginePool(engine.name, [_remote(engine, path, environ)])
 
 
 def _remote(engine: RemoteEngine, path: str, environ: Mapping[str, str]) -> Remote:

@@ -1,7 +1,7 @@
 """`limits:` and `queue:` in the configuration file."""
 
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
@@ -14,6 +14,8 @@ Count = Annotated[int, Field(ge=1, le=1 << 50)]
 
 class LimitsConfig(ConfigModel):
     """What a tenant may use; at the top of the file: every tenant that does not say otherwise. null: no limit."""
+
+    inherits: ClassVar[bool] = True
 
     requests_per_minute: Count | None = None
     tokens_per_minute: Count | None = None

@@ -1,12 +1,14 @@
 """From a file to a checked configuration."""
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
 from pydantic import ValidationError
 
+from gateway.config.environment import Given, overlaid
 from gateway.config.errors import ConfigError
 from gateway.config.model import Config
 
@@ -43,32 +45,37 @@ _Loader.yaml_implicit_resolvers = {
 _Loader.add_implicit_resolver(_BOOL, re.compile("^(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF"))
 
 
-def load_config(file: Path) -> Config:
-    """The configuration in a YAML file.
+def load_config(file: Path | None, environ: Mapping[str, str] | None = None) -> Config:
+    """The configuration in a YAML file and, over it, in `environ`; None: in `environ` alone.
 
     Raises:
         ConfigError: it cannot be read; each message begins with the key's path, or the place in the file.
     """
-    return check_config(_parsed(file))
-
-
-def check_config(given: Any) -> Config:
-    """The configuration which a parsed file says; raises ConfigError."""
-    if not isinstance(given, dict):
+    values = None if file is None else _parsed(_text(file), str(file))
+    if file is not None and not isinstance(values, dict):
         raise ConfigError("the file holds no keys; it begins with engines:")
+    return check_config(overlaid(values, environ or {}, _value))
+
+
+def check_config(given: Given) -> Config:
+    """The configuration which was given; raises ConfigError."""
     try:
-        return Config.model_validate(given)
+        return Config.model_validate(given.values)
     except ValidationError as error:
         raise ConfigError(*(_message(each, given) for each in error.errors(include_url=False))) from None
 
 
-def _parsed(file: Path) -> Any:
+def _text(file: Path) -> bytes:
     try:
         text = file.read_bytes()
     except OSError as error:
         raise ConfigError(f"{file} cannot be read: {error.strerror}") from error
     if len(text) > _LARGEST:
         raise ConfigError(f"{file} is larger than {_LARGEST} bytes")
+    return text
+
+
+def _parsed(text: str | bytes, source: str) -> Any:
     try:
         return yaml.load(text, _Loader)  # noqa: S506  a SafeLoader
     except yaml.MarkedYAMLError as error:
@@ -76,12 +83,25 @@ def _parsed(file: Path) -> Any:
         place = "" if mark is None else f"line {mark.line + 1}, column {mark.column + 1}: "
         raise ConfigError(f"{place}{error.problem}") from None
     except (yaml.YAMLError, RecursionError, ValueError) as error:
-        raise ConfigError(f"{file} is no YAML: {error}") from None
+        raise ConfigError(f"{source} is no YAML: {error}") from None
 
 
-def _message(finding: Any, given: Any) -> str:
+def _value(text: str) -> Any:
+    """One value from the environment; it is not repeated, since it may be a secret that strayed."""
+    try:
+        return _parsed(text, "it")
+    except ConfigError:
+        raise ConfigError("the value is no YAML") from None
+
+
+def _message(finding: Any, given: Given) -> str:
     """`engines[0].url: field required`; what was written there is not repeated, since it may be a secret."""
-    path = _path(finding["loc"], given, missing=finding["type"] == "missing")
+    path = _path(finding["loc"], given.values, missing=finding["type"] == "missing")
+    name = given.variable(path)
+    return _said(finding, path) + ("" if name is None else f", from {name}")
+
+
+def _said(finding: Any, path: str) -> str:
     if finding["type"] == "extra_forbidden":
         return f"{path}: there is no such key"
     if finding["type"] in ("union_tag_invalid", "union_tag_not_found"):

@@ -13,6 +13,7 @@ from gateway.config.capture import CaptureConfig
 from gateway.config.engines import EmbeddedEngine, EngineConfig, RemoteEngine, SGLangProcessEngine
 from gateway.config.ledger import LedgerConfig
 from gateway.config.limits import LimitsConfig, QueueConfig
+from gateway.config.server import ServerConfig
 from gateway.config.shared_state import RedisConfig
 
 
@@ -29,6 +30,7 @@ class Config(ConfigModel):
     capture: CaptureConfig | None = None  # None: no body is kept anywhere
     otlp_endpoint: Annotated[str | None, Field(default=None, pattern=r"^https?://\S+$")]  # of a collector
     max_body_mib: Annotated[float, Field(gt=0, le=1 << 20)] = 16
+    server: ServerConfig = ServerConfig()
     redis: RedisConfig | None = None  # None: this gateway shares nothing with others
     limits: LimitsConfig = LimitsConfig()  # of every tenant that does not say otherwise
     queue: QueueConfig = QueueConfig()

@@ -1,10 +1,10 @@
 """Keys of engines: where they are, never what they are."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import Field, model_validator
+from pydantic import BaseModel, Field, model_validator
 
 from gateway.config.base import ConfigModel
 from gateway.config.errors import ConfigError
@@ -46,3 +46,18 @@ class SecretRef(ConfigModel):
         if not found.isascii() or not found.isprintable():
             raise ConfigError(f"{path}: what is there has characters that no header can carry")
         return found
+
+
+def secrets_in(part: object, path: str = "") -> Iterator[tuple[str, SecretRef]]:
+    """Every secret that is named below `part`, with its key's path."""
+    if isinstance(part, SecretRef):
+        yield path, part
+    elif isinstance(part, BaseModel):
+        for name in type(part).model_fields:
+            yield from secrets_in(getattr(part, name), f"{path}.{name}" if path else name)
+    elif isinstance(part, (list, tuple)):
+        for place, each in enumerate(part):
+            yield from secrets_in(each, f"{path}[{place}]")
+    elif isinstance(part, dict):
+        for key, each in part.items():
+            yield from secrets_in(each, f"{path}.{key}")

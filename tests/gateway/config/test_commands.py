@@ -11,9 +11,13 @@ from pathlib import Path
 import httpx
 import pytest
 
-from gateway.commands import config_check
+from gateway.commands.config import check
+from gateway.commands.config.show import shown
 from gateway.config.build import pools_of
+from gateway.config.effective import digest
 from gateway.config.load import load_config
+from gateway.config.model import Config
+from gateway.config.schema import schema_text
 from gateway.ledger.opening import open_reader
 from tests.gateway.relay.fake_engine import MODEL, fake_engine, whole
 
@@ -87,22 +91,22 @@ def test_check_says_what_is_wrong_key_by_key(file: Path, capsys: pytest.CaptureF
         "Error: engines[0].ur: there is no such key",
     ]
     assert lines[2].startswith("Error: usage: ")
-    assert not config_check.run(file, {}, as_json=True)
+    assert not check.run(file, {}, as_json=True)
     told = json.loads(capsys.readouterr().out)
     assert (told["ok"], told["errors"][0]) == (False, "engines[0].url: field required")
 
 
 def test_check_lists_what_would_be_served(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file.write_text("engines:\n  - {name: a, kind: vllm, url: 'http://127.0.0.1:1'}\n")
-    assert config_check.run(file, {}, as_json=False)
+    assert check.run(file, {}, as_json=False)
     assert capsys.readouterr().out == "a: vllm\n"
-    assert config_check.run(file, {}, as_json=True)
+    assert check.run(file, {}, as_json=True)
     assert json.loads(capsys.readouterr().out) == {"ok": True, "errors": [], "engines": ["a: vllm"]}
 
 
 def test_check_misses_a_key_that_is_not_there(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file.write_text("engines:\n  - {name: a, kind: openai, url: 'http://127.0.0.1:1', key: {env: MY_KEY}}\n")
-    assert not config_check.run(file, {}, as_json=False)
+    assert not check.run(file, {}, as_json=False)
     assert capsys.readouterr().err == "Error: engines[0].key: the environment has no MY_KEY\n"
 
 
@@ -122,7 +126,7 @@ def test_check_knows_what_looking_for_control_tokens_needs(
     file: Path, capsys: pytest.CaptureFixture[str], keys: str, message: str
 ) -> None:
     file.write_text(with_tokenizer(keys))
-    assert not config_check.run(file, {}, as_json=True)
+    assert not check.run(file, {}, as_json=True)
     (error,) = json.loads(capsys.readouterr().out)["errors"]
     assert error.startswith(message)
 
@@ -164,3 +168,102 @@ def test_sglang_runs_in_a_process_of_its_own(file: Path, tiny_model: Callable[..
     assert answer.status_code == 200
     assert answer.json()["usage"]["prompt_tokens"] == 3
     assert status == 0
+
+
+def test_check_names_every_secret_that_is_missing(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    engines = [
+        f"{{name: {n}, kind: openai, url: 'http://127.0.0.1:1', key: {{env: KEY_{n}}}}}" for n in "abc"
+    ]
+    file.write_text("engines:\n" + "".join(f"  - {engine}\n" for engine in engines))
+    assert not check.run(file, {"KEY_b": "x"}, as_json=True)
+    told = json.loads(capsys.readouterr().out)
+    assert told["errors"] == [
+        f"engines[{i}].key: the environment has no KEY_{n}" for i, n in ((0, "a"), (2, "c"))
+    ]
+
+
+def test_check_reads_the_environment(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file.write_text(ONE_ENGINE)
+    assert not check.run(file, {"KVGATE__USAGE": "all"}, as_json=False)
+    assert (
+        capsys.readouterr().err == "Error: usage: input should be 'standard' or 'full', from KVGATE__USAGE\n"
+    )
+    assert check.run(
+        None, {"KVGATE__ENGINES": "[{name: a, kind: vllm, url: 'http://127.0.0.1:1'}]"}, as_json=False
+    )
+
+
+ONE_ENGINE = "engines:\n  - {name: a, kind: vllm, url: 'http://127.0.0.1:1'}\n"
+
+
+def test_show_is_a_file_that_says_the_same(file: Path, tmp_path: Path) -> None:
+    file.write_text(ONE_ENGINE + "ledger: {keep: 3d}\nlimits: {concurrency: null, tokens_per_minute: 5}\n")
+    environ = {"KVGATE__USAGE": "full", "KVGATE__ENGINES__0__MODELS": "{A-b: c}"}
+    again = tmp_path / "again.yaml"
+    again.write_text(shown(file, environ, as_json=False))
+    config = load_config(file, environ)
+    assert load_config(again) == config
+    assert digest(load_config(again)) == digest(config)
+    assert load_config(again).limits.model_fields_set == config.limits.model_fields_set
+    assert json.loads(shown(file, environ, as_json=True))["usage"] == "full"
+    assert digest(load_config(file)) != digest(config)
+
+
+def test_show_hides_what_could_be_a_secret(file: Path) -> None:
+    arguments = (
+        "{api_key: sk-1, tp_size: 2, hf_token: sk-2, more: [{admin_password: sk-3}], max_total_tokens: 9}"
+    )
+    file.write_text(
+        f"engines:\n  - {{kind: sglang_process, python: /p, model: /m, arguments: {arguments}}}\n"
+    )
+    text = shown(file, {}, as_json=False)
+    assert "sk-" not in text
+    assert "tp_size: 2" in text
+    assert "max_total_tokens: 9" in text
+
+
+def test_the_schema_knows_every_key_and_no_other() -> None:
+    schema = json.loads(schema_text())
+    assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+    assert set(schema["properties"]) == set(Config.model_fields)
+    assert schema["additionalProperties"] is False
+
+
+def test_a_gateway_is_served_from_the_environment_alone(tmp_path: Path) -> None:
+    with fake_engine(lambda connection, _: connection.reply(whole(0))) as engine:
+        variables = {
+            "KVGATE__ENGINES__0__KIND": "openai",
+            "KVGATE__ENGINES__0__NAME": "mine",
+            "KVGATE__ENGINES__0__URL": engine.url,
+            "KVGATE__LEDGER__URL": "off",
+            "KVGATE__SERVER__PORT": "1",
+        }
+        child = subprocess.Popen(
+            command("serve", "--port", "0", "--json"),  # the command line counts instead
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **variables},
+        )
+        try:
+            ready = json.loads(child.stdout.readline())
+            answer = httpx.post(ready["base_url"] + "/chat/completions", json=BODY)
+            child.send_signal(signal.SIGTERM)
+            status = child.wait(30)
+        finally:
+            child.kill()
+            child.wait()
+    assert answer.status_code == 200
+    assert status == 0
+
+
+def test_keys_that_nothing_would_read_are_refused() -> None:
+    shown = subprocess.run(
+        command("serve", "--port", "0"),
+        env={**os.environ, "KVGATE__USAGE": "full"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert shown.returncode == 1
+    assert shown.stderr.startswith("Error: KVGATE__USAGE: it is read with --config FILE")

@@ -1,0 +1,1 @@
+"""`kvgate config`: check a file, show what counts, describe what may stand in it."""

@@ -1,0 +1,61 @@
+"""`kvgate config check FILE`."""
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+
+import orjson
+
+from gateway.config.build import pool_of
+from gateway.config.errors import ConfigError
+from gateway.config.load import load_config
+from gateway.config.model import Config
+from gateway.config.secret_ref import secrets_in
+from gateway.telemetry.otel.options import OtelOptionsError, otel_options
+
+
+def run(file: Path | None, environ: Mapping[str, str], *, as_json: bool) -> bool:
+    """Whether it can be served from; says on stdout what it has, or on stderr what is wrong."""
+    try:
+        config = load_config(file, environ)
+    except ConfigError as error:
+        return _tell(error.messages, [], as_json=as_json)
+    found = dict.fromkeys(message for look in checks(config, environ) for message in _messages(look))
+    return _tell(tuple(found), [f"{each.name}: {each.kind}" for each in config.engines], as_json=as_json)
+
+
+def checks(config: Config, environ: Mapping[str, str]) -> Iterator[Callable[[], object]]:
+    """Everything that is looked at beyond the file, such as secrets and tokenizers; each raises ConfigError."""
+    for path, secret in secrets_in(config):
+        yield partial(secret.read, path, environ)
+    for place, engine in config.remotes:
+        yield partial(pool_of, engine, f"engines[{place}]", environ)
+    yield partial(_check_otel, config, environ)
+
+
+def _check_otel(config: Config, environ: Mapping[str, str]) -> None:
+    try:
+        otel_options(environ, config.otlp_endpoint)
+    except OtelOptionsError as error:
+        raise ConfigError(str(error)) from error
+
+
+def _messages(look: Callable[[], object]) -> tuple[str, ...]:
+    try:
+        look()
+    except ConfigError as error:
+        return error.messages
+    return ()
+
+
+def _tell(errors: tuple[str, ...], engines: list[str], *, as_json: bool) -> bool:
+    if as_json:
+        answer = {"ok": not errors, "errors": errors, "engines": [] if errors else engines}
+        print(orjson.dumps(answer).decode())
+        return not errors
+    for message in errors:
+        print(f"Error: {message}", file=sys.stderr)
+    for line in () if errors else engines:
+        print(line)
+    return not errors
