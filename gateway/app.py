@@ -82,7 +82,7 @@ def create_app_over(
     app.add_middleware(RequestContext, ledger=ledger, predictor=predictor, ended=telemetry.ended)
     app.add_exception_handler(ApiError, _answer_api_error)
     app.add_exception_handler(HTTPException, _answer_http_exception)
-    _add_model_routes(app, ModelRoutes(served, settings))
+    _add_model_routes(app, ModelRoutes(served, settings, lambda: live.now.tenants))
     app.add_api_route("/metrics", telemetry.scrape, methods=["GET"], include_in_schema=False)
     context = JobContext(
         served, threads, settings, CanonStage(settings.canon), ledger, predictor, telemetry.tracing, tenants

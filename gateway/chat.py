@@ -37,7 +37,7 @@ async def chat_job(incoming: Incoming, context: JobContext, record: RequestRecor
     chat = validate(ChatBody, incoming.body)
     record.model, record.stream = chat.model[:200], bool(chat.stream)
     record.ignored = unknown_names(chat)
-    backend = local_backend(context.served, chat.model)
+    backend = local_backend(context.served, chat.model, incoming.tenant)
     check_chat(chat, context.settings)
     incoming = await context.threads.parse(incoming.size, partial(without_extension, incoming))
     able = backend.capabilities()

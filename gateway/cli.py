@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from gateway.commands.config.cli import config
+from gateway.commands.keys.cli import keys
 from gateway.commands.ledger.cli import ledger
 from gateway.commands.refuse import refuse
 from gateway.commands.serve import serve
@@ -26,6 +27,7 @@ app.add_typer(config, name="config")
 sim = typer.Typer(help="Policies side by side over a trace of real traffic.", no_args_is_help=True)
 app.add_typer(sim, name="sim")
 app.add_typer(ledger, name="ledger")
+app.add_typer(keys, name="keys")
 
 
 def main() -> None:

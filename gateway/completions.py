@@ -37,7 +37,7 @@ async def completions_job(incoming: Incoming, context: JobContext, record: Reque
     wanted = validate(CompletionsBody, incoming.body)
     record.model, record.stream = wanted.model[:200], bool(wanted.stream)
     record.ignored = unknown_names(wanted)
-    backend = local_backend(context.served, wanted.model)
+    backend = local_backend(context.served, wanted.model, incoming.tenant)
     check_completions(wanted, context.settings)
     incoming = await context.threads.parse(incoming.size, partial(without_extension, incoming))
     able = backend.capabilities()

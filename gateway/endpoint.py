@@ -18,6 +18,7 @@ from gateway.relay.answer import RelayedRoute
 from gateway.replicas.pool import EnginePool
 from gateway.routes import LOCAL, NAMELESS, NO_ROW, has_none
 from gateway.served import Found
+from gateway.tenants.tenant import UNKNOWN, Tenant
 from gateway.transport.answer import send_error
 from gateway.transport.body import parse_object, read_body
 from gateway.transport.disconnect import DisconnectGuard
@@ -60,7 +61,8 @@ class GenerationEndpoint:
         _note_client(headers, record)
         self._context.tracing.began(record, headers)
         try:
-            record.tenant = await self._context.tenants.authenticate(headers)
+            record.tenant = UNKNOWN
+            record.tenant = await self._context.tenants.authenticate(scope["headers"])
             with self._admission.enter() as ticket:
                 raw = await read_body(scope, receive, self._settings, ticket.hold)
                 await self._answer(raw, headers, receive, send, record)
@@ -110,7 +112,7 @@ class GenerationEndpoint:
             raise self._has_none()
         body = await self._context.threads.parse(len(raw), partial(parse_object, raw))
         with record.stages.stage("route"):
-            found = self._found(body)
+            found = self._found(body, record.tenant)
         incoming = Incoming(body, raw, headers, record.tenant, "" if found is None else found.model)
         if found is not None and isinstance(found.target, EnginePool):
             return await self._relayed.answer(incoming, found.target, send, stream, record)
@@ -118,14 +120,14 @@ class GenerationEndpoint:
             raise self._has_none()
         return await self._local(incoming, send, stream, record)
 
-    def _found(self, body: Mapping[str, Any]) -> Found | None:
+    def _found(self, body: Mapping[str, Any], tenant: Tenant) -> Found | None:
         """Who has the body's model; None: whoever is in this process judges the body."""
         model, served = body.get("model"), self._context.served
         if model is None and self._route in NAMELESS:
-            return served.only()
+            return served.only(tenant)
         if not isinstance(model, str) or not served.pools:
             return None
-        return served.resolve(model)
+        return served.resolve(model, tenant)
 
     def _has_none(self) -> ApiError:
         """The answer where only engines in this process could have it; raises EngineNotReadyError before one is."""

@@ -24,6 +24,7 @@ from gateway.served import Backend, Served
 from gateway.settings import GatewaySettings
 from gateway.telemetry.tracing import NO_TRACING, Tracing
 from gateway.tenants.authenticator import OPEN, Authenticator
+from gateway.tenants.tenant import Tenant
 from gateway.transport.incoming import Incoming
 from gateway.transport.record import RequestRecord
 from gateway.wire.answers import AnswerHead, StreamedAnswer, WholeAnswer
@@ -68,9 +69,9 @@ class JobMaker(Protocol):
         """`record` takes what the access line says."""
 
 
-def local_backend(served: Served, model: str) -> Backend:
+def local_backend(served: Served, model: str, tenant: Tenant) -> Backend:
     """The engine in this process that has `model`; raises as `Served.find` does."""
-    found = served.find(model)
+    found = served.find(model, tenant)
     assert isinstance(found, Backend)  # what others have was sent on before
     return found
 

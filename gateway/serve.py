@@ -20,13 +20,14 @@ from engine_adapters.errors import EngineError, EngineNotReadyError
 from gateway.app import create_app_over
 from gateway.front import Front, OneProcess
 from gateway.ledger.books import NO_BOOKS, Books
-from gateway.listener import is_loopback, url_of
+from gateway.listener import ListenError, is_loopback, url_of
 from gateway.live import Configured, Live
 from gateway.replicas.pool import EnginePool
 from gateway.reports.reconcile.scraper import EngineScraper
 from gateway.served import Backend, Served
 from gateway.server import Ending, GatewayServer, server_config
 from gateway.settings import GatewaySettings
+from gateway.tenants.authenticator import OPEN, Authenticator
 
 log = logging.getLogger("kvgate.gateway")
 
@@ -37,8 +38,11 @@ Progress = Callable[[str], None]
 Load = Callable[[Progress], Backend | Coroutine[Any, Any, Backend]]
 
 _NO_KEYS = (
-    "WARNING: listening beyond this machine, and there is no authentication yet: "
-    "everyone who reaches this port can use the model."
+    "{host} is reached from beyond this machine, and nobody would need a key: write tenants: into a configuration, "
+    "listen on 127.0.0.1, or say --allow-no-keys where something else keeps strangers out."
+)
+_OPEN = (
+    "WARNING: listening beyond this machine without keys: everyone who reaches this port can use the model."
 )
 
 
@@ -49,6 +53,7 @@ class ServeOptions:
     host: str
     port: int
     ending: Ending = field(default_factory=Ending)
+    allow_no_keys: bool = False  # True: listen beyond this machine although nobody needs a key
     json: bool = False  # True: say "ready" on stdout as one JSON object
 
 
@@ -63,13 +68,15 @@ class Service:
         pools: Sequence[EnginePool] = (),
         books: Books = NO_BOOKS,
         front: Front | None = None,
+        tenants: Authenticator = OPEN,
     ) -> None:
         self._load = load
         self._options = options
         self._front: Front = front or OneProcess(options.host, options.port, json=options.json)
         self._served = Served(pools=pools, embedded=load is not None)
         self._books = books
-        live = Live(Configured(settings, self._served.pools))
+        self._tenants = tenants
+        live = Live(Configured(settings, self._served.pools, tenants))
         app = create_app_over(self._served, None, books.sink, books.predictor, books.capture, live=live)
         config = server_config(app, grace_s=options.ending.grace_s)
         self._server = GatewayServer(config, self._served, options.ending, live)
@@ -80,8 +87,12 @@ class Service:
         """Serve until a signal; the process's exit status. Raises ListenError before anything is loaded."""
         listener = self._front.listen()
         self._url = url_of(listener)
-        if self._front.leader and not is_loopback(listener):
-            print(_NO_KEYS, file=sys.stderr, flush=True)
+        if self._tenants is OPEN and not is_loopback(listener):
+            if not self._options.allow_no_keys:
+                listener.close()
+                raise ListenError(_NO_KEYS.format(host=self._options.host))
+            if self._front.leader:
+                print(_OPEN, file=sys.stderr, flush=True)
         # The server raises the signal again when it has drained; by then it has had its effect.
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: None)

@@ -11,6 +11,7 @@ from gateway.errors import ApiError
 from gateway.prompts import PromptSource
 from gateway.relay.remote import Remote
 from gateway.replicas.pool import EnginePool
+from gateway.tenants.tenant import DEFAULT, Tenant
 
 Counters: TypeAlias = Callable[[], Awaitable[Mapping[str, float]]]
 
@@ -123,12 +124,17 @@ class Served:
             raise EngineNotReadyError(self._process.detail)
         return self._process.backend
 
-    def find(self, model: str) -> Backend | EnginePool:
-        """Who has `model`; raises EngineNotReadyError, or ApiError 404 for a name that nobody has."""
-        return self.resolve(model).target
+    def find(self, model: str, tenant: Tenant = DEFAULT) -> Backend | EnginePool:
+        """Who has `model`; raises EngineNotReadyError, or ApiError 404 for a name that nobody has.
 
-    def resolve(self, model: str) -> Found:
+        A name that `tenant` may not use is one that nobody has, whether it is there or not.
+        """
+        return self.resolve(model, tenant).target
+
+    def resolve(self, model: str, tenant: Tenant = DEFAULT) -> Found:
         """Who has `model`, which may be an alias. Raises as `find` does."""
+        if not tenant.may_use(model):
+            raise self._not_found(model, tenant)
         alias = self.aliases.get(model)
         if alias is not None:
             return self._resolve_alias(model, alias)
@@ -139,15 +145,16 @@ class Served:
         for pool in self.pools:
             if model in pool.models:
                 return Found(pool, model)
-        raise self._not_found(model)
+        raise self._not_found(model, tenant)
 
-    def only(self) -> Found:
+    def only(self, tenant: Tenant = DEFAULT) -> Found:
         """The one engine there is, for requests that need not name a model; raises EngineNotReadyError, or 400."""
         if self._process.closing or (self._process.embedded and self._process.backend is None):
             raise EngineNotReadyError(self._process.detail)
         engines: list[Backend | EnginePool] = [*self.pools]
         engines += [] if self._process.backend is None else [self._process.backend]
-        if len(engines) != 1:
+        # Who may use some models only has to say which one it is.
+        if len(engines) != 1 or tenant.models is not None:
             message = "Missing required parameter: 'model'. There are several engines here."
             raise ApiError(400, message, param="model", code="missing_required_parameter")
         return Found(engines[0], "")
@@ -172,15 +179,17 @@ class Served:
         )
         raise ApiError(404, message, param="model", code="model_not_found")
 
-    def _not_found(self, model: str) -> Exception:
+    def _not_found(self, model: str, tenant: Tenant) -> Exception:
         if self._process.embedded and self._process.backend is None:
             return EngineNotReadyError(self._process.detail)
         unknown = [pool.name for pool in self.pools if not pool.models]
         if unknown:
             return EngineNotReadyError(f"what {', '.join(unknown)} serves is not known yet")
-        names = [f"'{each.name}'" for each in self.models()]
+        names = [f"'{each.name}'" for each in self.models() if tenant.may_use(each.name)]
         has = ", ".join(names[:_MAX_NAMED]) + (", ..." if len(names) > _MAX_NAMED else "")
-        message = f"The model '{model[:200]}' does not exist here; this server has {has}."
+        message = (
+            f"The model '{model[:200]}' does not exist here; this server has {has or 'none for this key'}."
+        )
         return ApiError(404, message, param="model", code="model_not_found")
 
     def models(self) -> list[ServedModel]:

@@ -84,7 +84,8 @@ class DetokenizeRoute:
 
 
 def _backend(model: str | None, context: JobContext, record: RequestRecord) -> Backend:
-    found = context.served.only().target if model is None else local_backend(context.served, model)
+    served, tenant = context.served, record.tenant
+    found = served.only(tenant).target if model is None else local_backend(served, model, tenant)
     assert isinstance(found, Backend)  # what others have was sent on before
     record.engine, record.model = found.name, found.capabilities().model[:200]
     return found

@@ -53,11 +53,20 @@ class Policies:
             for each in chosen
         ]
 
-    def of(self, route: Route, model: str, wanted: str | None) -> Policy:
-        """The policy; `wanted` is what the client's header says. Raises PolicyError for a name that is none."""
-        best, policy = -1, self._default
+    def of(self, route: Route, model: str, wanted: str | None, own: "Policies | None" = None) -> Policy:
+        """The policy; `wanted` is what the client's header says. Raises PolicyError for a name that is none.
+
+        `own`: the tenant's, which count before these wherever one of them covers the request.
+        """
+        policy = None if own is None else own.covering(route, model)
+        policy = policy or self.covering(route, model) or self._default
+        return policy if wanted is None else policy.lowered(wanted)
+
+    def covering(self, route: Route, model: str) -> Policy | None:
+        """The one that was chosen for such requests; None: none was."""
+        best, policy = -1, None
         for each, its in self._chosen:
             named = (each.model is not None) * 2 + (each.route is not None)
             if each.covers(route, model) and named >= best:
                 best, policy = named, its
-        return policy if wanted is None else policy.lowered(wanted)
+        return policy

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 from canon import CanonResult, ConversationMemory, Policy, canonicalize
@@ -10,9 +11,9 @@ from canon.errors import PolicyError
 from canon.memory import LocalStore, MemoryStore
 from gateway.canonical.bypass import bypass
 from gateway.canonical.gain import GainCounter
-from gateway.canonical.policies import HEADER, Policies, Route
+from gateway.canonical.policies import HEADER, Policies, Route, parse_policy
 from gateway.canonical.recorder import Recording
-from gateway.errors import invalid
+from gateway.errors import ApiError, invalid
 from gateway.settings import CanonSettings
 from gateway.transport.incoming import Incoming
 from gateway.transport.record import CanonTold
@@ -35,6 +36,7 @@ class CanonStage:
     def __init__(self, settings: CanonSettings, before: "CanonStage | None" = None) -> None:
         """`before`: a stage with other settings, whose memory this one goes on with."""
         self._policies = Policies(settings.policies, settings.rules_version)
+        self._rules_version = settings.rules_version
         self._session_headers = settings.session_headers
         if before is None:
             store: MemoryStore = LocalStore(settings.memory_bytes, ttl_s=settings.memory_ttl_s)
@@ -46,9 +48,17 @@ class CanonStage:
         )
 
     def policy(self, route: Route, model: str, incoming: Incoming) -> Policy:
-        """The policy that counts; raises ApiError 400 where the client asks for one that does not exist."""
+        """The policy that counts.
+
+        Raises:
+            ApiError: 400, the client asks for one that does not exist; 403, its tenant may not ask.
+        """
+        wanted, tenant = incoming.header(HEADER), incoming.tenant
+        if wanted is not None and not tenant.may_bypass:
+            raise ApiError(403, _NO_BYPASS, type_="permission_error", param=HEADER, code="bypass_not_allowed")
+        own = _own_policies(tenant.canon, self._rules_version) if tenant.canon else None
         try:
-            return self._policies.of(route, model, incoming.header(HEADER))
+            return self._policies.of(route, model, wanted, own)
         except PolicyError as error:
             raise invalid(f"Invalid value for '{HEADER}': {error}.", HEADER, "invalid_value") from None
 
@@ -87,6 +97,14 @@ class CanonStage:
             if value := incoming.header(name):
                 return f"{name}:{value}"
         return ""
+
+
+_NO_BYPASS = f"Requests with this key may not choose another policy with '{HEADER}'."
+
+
+@lru_cache(maxsize=1024)
+def _own_policies(chosen: tuple[str, ...], rules_version: int) -> Policies:
+    return Policies([parse_policy(text) for text in chosen], rules_version)
 
 
 def _told(policy: Policy, result: CanonResult) -> CanonTold:

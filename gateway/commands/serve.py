@@ -221,12 +221,16 @@ def serve(
     trust_remote_code: Annotated[
         bool, typer.Option("--trust-remote-code", help="Run code that comes with the model.")
     ] = False,
+    allow_no_keys: Annotated[
+        bool,
+        typer.Option("--allow-no-keys", help="Listen beyond this machine although nobody needs a key."),
+    ] = False,
     json: Annotated[
         bool, typer.Option("--json", help="JSON log lines, and JSON on stdout when ready.")
     ] = False,
 ) -> None:
     """Serve one model, or the engines of a configuration, over the OpenAI API."""
-    where = Where(host, port, drain_delay, grace, json=json)
+    where = Where(host, port, drain_delay, grace, json=json, allow_no_keys=allow_no_keys)
     if config is not None or names_engines(os.environ):
         _serve_config(context, config, where)
     if stray := first_variable(os.environ):

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from gateway.commands.serve_where import Where
-from gateway.config.build import ledger_of, load_of, pools_of, settings_of
+from gateway.config.build import authenticator_of, ledger_of, load_of, pools_of, settings_of
 from gateway.config.errors import ConfigError
 from gateway.config.load import load_config
 from gateway.ledger.books import LedgerBooks
@@ -14,7 +14,7 @@ from gateway.serve import Service
 from gateway.telemetry.otel.options import OtelOptionsError, otel_options
 
 _BESIDE = frozenset(
-    {"config", "host", "port", "drain_delay", "grace", "json"}
+    {"config", "host", "port", "drain_delay", "grace", "json", "allow_no_keys"}
 )  # options that may stand beside a file
 
 
@@ -36,6 +36,7 @@ def serve_config(file: Path | None, where: Where, given: Collection[str], enviro
         raise OptionsTwiceError(f"{names}: with --config this stands in the file")
     config = load_config(file, environ)
     pools = pools_of(config, environ)
+    tenants = authenticator_of(config, environ)
     load = load_of(config)
     try:
         otel = otel_options(environ, config.otlp_endpoint)
@@ -45,4 +46,4 @@ def serve_config(file: Path | None, where: Where, given: Collection[str], enviro
     capture = None if config.capture is None else config.capture.settings()
     books = LedgerBooks(ledger_of(config), environ, config.ledger.keep, capture)
     settings = replace(settings_of(config), otel=otel)
-    return Service(load, where.options(config.server), settings, pools, books).run()
+    return Service(load, where.options(config.server), settings, pools, books, tenants=tenants).run()

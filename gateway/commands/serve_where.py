@@ -17,6 +17,7 @@ class Where:
     drain_delay_s: float | None
     grace_s: float | None
     json: bool
+    allow_no_keys: bool = False
 
     def options(self, server: "ServerConfig") -> "ServeOptions":
         """With what the configuration says of the rest."""
@@ -27,4 +28,5 @@ class Where:
             server.port if self.port is None else self.port,
             server.ending(self.drain_delay_s, self.grace_s),
             json=self.json,
+            allow_no_keys=self.allow_no_keys or server.allow_no_keys,
         )

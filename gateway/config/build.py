@@ -25,6 +25,7 @@ from gateway.config.engines import (
 )
 from gateway.config.errors import ConfigError
 from gateway.config.model import Config
+from gateway.config.tenants import keyed
 from gateway.embedded import EmbeddedOptions, load_embedded, missing_packages
 from gateway.relay.control_tokens import ControlTokenCheck
 from gateway.relay.remote import Remote
@@ -32,6 +33,7 @@ from gateway.replicas.pool import EnginePool
 from gateway.serve import Load
 from gateway.settings import MIB, CanonSettings, GatewaySettings
 from gateway.sglang_process import SGLangOptions, start_sglang
+from gateway.tenants.authenticator import OPEN, Authenticator
 
 _GIB = 1024 * MIB
 
@@ -48,6 +50,13 @@ def pools_of(config: Config, environ: Mapping[str, str]) -> list[EnginePool]:
 def pool_of(engine: RemoteEngine, path: str, environ: Mapping[str, str]) -> EnginePool:
     """One engine behind HTTP; raises as `pools_of`, naming `path`."""
     return EnginePool(engine.name, [_remote(engine, path, environ)])
+
+
+def authenticator_of(config: Config, environ: Mapping[str, str]) -> Authenticator:
+    """Who tells tenants apart; raises ConfigError where a secret or the file of keys cannot be used."""
+    if not config.tenants:
+        return OPEN
+    return keyed(config.tenants, config.keys_file, config.salt_secret, environ, limits=config.limits.over())
 
 
 def _remote(engine: RemoteEngine, path: str, environ: Mapping[str, str]) -> Remote:

@@ -81,6 +81,9 @@ class RemoteEngine(ConfigModel):
     # Looked for only with a tokenizer; what they do is for the engine's own to say.
     control_tokens_in_content: Literal["allow", "report", "reject"] = "report"
 
+    # Whether groups of tenants may reuse each other's prefixes here.
+    shared_cache: bool = False
+
     @field_validator("control_tokens_in_content")
     @classmethod
     def _known_tokens(cls, action: str, info: ValidationInfo) -> str:

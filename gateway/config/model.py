@@ -1,5 +1,6 @@
 """The whole file."""
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
@@ -11,10 +12,13 @@ from gateway.canonical.policies import parse_policy
 from gateway.config.base import ConfigModel
 from gateway.config.capture import CaptureConfig
 from gateway.config.engines import EmbeddedEngine, EngineConfig, RemoteEngine, SGLangProcessEngine
+from gateway.config.isolation import check_isolation
 from gateway.config.ledger import LedgerConfig
 from gateway.config.limits import LimitsConfig, QueueConfig
+from gateway.config.secret_ref import SecretRef
 from gateway.config.server import ServerConfig
 from gateway.config.shared_state import RedisConfig
+from gateway.config.tenants import TenantConfig, check_proofs, checked
 
 
 class Config(ConfigModel):
@@ -29,6 +33,9 @@ class Config(ConfigModel):
     ledger: LedgerConfig = LedgerConfig()
     capture: CaptureConfig | None = None  # None: no body is kept anywhere
     otlp_endpoint: Annotated[str | None, Field(default=None, pattern=r"^https?://\S+$")]  # of a collector
+    tenants: Annotated[list[TenantConfig], Field(default_factory=list)]  # empty: everyone is one tenant
+    keys_file: Path | None = None  # lines TENANT SHA256 [EXPIRES], read again when it changes
+    salt_secret: SecretRef | None = None  # what salts of groups are made from
     max_body_mib: Annotated[float, Field(gt=0, le=1 << 20)] = 16
     server: ServerConfig = ServerConfig()
     redis: RedisConfig | None = None  # None: this gateway shares nothing with others
@@ -67,6 +74,17 @@ class Config(ConfigModel):
                 raise ValueError(f"two {what} are called {twice[0]!r}")
         if len(self.engines) - len(self.remotes) > 1:
             raise ValueError("only one engine can be embedded or sglang_process")
+        return self
+
+    @field_validator("tenants")
+    @classmethod
+    def _tenants(cls, given: list[TenantConfig]) -> list[TenantConfig]:
+        return checked(given)
+
+    @model_validator(mode="after")
+    def _kept_apart(self) -> "Config":
+        check_proofs(self.tenants, others=self.keys_file is not None, salted=self.salt_secret is not None)
+        check_isolation(self.engines, self.tenants)
         return self
 
     @property

@@ -84,6 +84,7 @@ class CaptureBodies:
             request,
             response=response,
             stream=stream,
+            tenant=record.tenant.name,
             model=record.model or "",
             engine=record.engine or "",
         )

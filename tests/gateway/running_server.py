@@ -16,6 +16,7 @@ from gateway.listener import listen, url_of
 from gateway.served import Backend, Served
 from gateway.server import server_config
 from gateway.settings import GatewaySettings
+from gateway.tenants.authenticator import OPEN, Authenticator
 from tests.gateway.scripted_engine import BytePrompts, ScriptedEngine
 
 
@@ -32,7 +33,10 @@ class Running:
 
     @property
     def sdk(self) -> openai.OpenAI:
-        return openai.OpenAI(base_url=f"{self.url}/v1", api_key="none", max_retries=0)
+        return self.sdk_of("none")
+
+    def sdk_of(self, key: str) -> openai.OpenAI:
+        return openai.OpenAI(base_url=f"{self.url}/v1", api_key=key, max_retries=0)
 
     @property
     def async_sdk(self) -> openai.AsyncOpenAI:
@@ -44,11 +48,14 @@ class Running:
 
 
 @contextmanager
-def running(settings: GatewaySettings | None = None, ledger: LedgerSink = NO_LEDGER) -> Iterator[Running]:
+def running(
+    settings: GatewaySettings | None = None, ledger: LedgerSink = NO_LEDGER, tenants: Authenticator = OPEN
+) -> Iterator[Running]:
     """Serve on a thread with a loop of its own, as `kvgate serve` does."""
     served = Served()
     listener = listen("127.0.0.1", 0)
-    server = uvicorn.Server(server_config(create_app_over(served, settings, ledger), grace_s=1))
+    app = create_app_over(served, settings, ledger, tenants=tenants)
+    server = uvicorn.Server(server_config(app, grace_s=1))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     url = url_of(listener)
     thread.start()

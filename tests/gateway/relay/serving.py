@@ -21,6 +21,7 @@ from gateway.replicas.pool import EnginePool
 from gateway.served import Backend, Served
 from gateway.server import Ending, GatewayServer, server_config
 from gateway.settings import GatewaySettings
+from gateway.tenants.authenticator import OPEN, Authenticator
 from tests.gateway.scripted_engine import wait_until
 
 
@@ -61,7 +62,10 @@ class Relaying:
 
     @property
     def sdk(self) -> openai.OpenAI:
-        return openai.OpenAI(base_url=f"{self.url}/v1", api_key="none", max_retries=0)
+        return self.sdk_of("none")
+
+    def sdk_of(self, key: str) -> openai.OpenAI:
+        return openai.OpenAI(base_url=f"{self.url}/v1", api_key=key, max_retries=0)
 
 
 @contextmanager
@@ -70,11 +74,12 @@ def relaying(
     settings: GatewaySettings | None = None,
     backend: Backend | None = None,
     pools: Sequence[EnginePool] = (),
+    tenants: Authenticator = OPEN,
 ) -> Iterator[Relaying]:
     pools = [*pools, *(EnginePool(remote.name, [remote]) for remote in remotes)]
     served, rows = Served(backend, pools=pools, embedded=False), Rows()
     listener = listen("127.0.0.1", 0)
-    live = Live(Configured(settings or GatewaySettings(), served.pools))
+    live = Live(Configured(settings or GatewaySettings(), served.pools, tenants))
     app = create_app_over(served, ledger=rows, live=live)
     loops: list[asyncio.AbstractEventLoop] = []
 

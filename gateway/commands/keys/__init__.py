@@ -1,0 +1,1 @@
+"""`kvgate keys`: keys of tenants."""

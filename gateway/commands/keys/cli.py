@@ -1,0 +1,67 @@
+"""`kvgate keys`: its commands and their options."""
+
+import re
+import sys
+from typing import Annotated
+
+import orjson
+import typer
+
+from gateway.commands.refuse import refuse
+
+keys = typer.Typer(help="API keys of tenants. Only their hashes are kept.", no_args_is_help=True)
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_SHORTEST = 16  # characters; a shorter key can be found by trying
+
+
+@keys.command("new")
+def new(
+    tenant: Annotated[str, typer.Option(help="Whose key it is to be.")],
+    expires: Annotated[
+        str | None, typer.Option(help="A date such as 2027-01-31, UTC.", show_default="never")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+) -> None:
+    """Make a key. It is shown once; what is to be kept is its line in the file of keys."""
+    from gateway.tenants.keys import expiry_of, hash_of, new_key
+
+    if _NAME.fullmatch(tenant) is None:
+        refuse("--tenant: a name has letters, digits and . _ - in it, 64 at most")
+    try:
+        if expires is not None:
+            expiry_of(expires)
+    except ValueError as error:
+        refuse(f"--expires: {error}")
+    key = new_key()
+    _tell(tenant, hash_of(key), expires, key, as_json=json)
+
+
+@keys.command("hash")
+def hash_(
+    tenant: Annotated[
+        str | None, typer.Option(help="Whose key it is; then the whole line is written.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+) -> None:
+    """Hash a key that is there already, from standard input: what stands on a command line is seen by others."""
+    from gateway.tenants.keys import hash_of
+
+    if tenant is not None and _NAME.fullmatch(tenant) is None:
+        refuse("--tenant: a name has letters, digits and . _ - in it, 64 at most")
+    key = sys.stdin.readline().strip()
+    if len(key) < _SHORTEST or not key.isascii() or not key.isprintable() or " " in key:
+        refuse(f"a key has {_SHORTEST} characters at least, all of them ASCII, and no space")
+    _tell(tenant, hash_of(key), None, None, as_json=json)
+
+
+def _tell(tenant: str | None, hashed: str, expires: str | None, key: str | None, *, as_json: bool) -> None:
+    line = " ".join(part for part in (tenant, hashed, expires) if part)
+    if as_json:
+        told = {"tenant": tenant, "key": key, "sha256": hashed, "expires": expires, "line": line}
+        print(orjson.dumps({name: value for name, value in told.items() if value is not None}).decode())
+        return
+    if key is not None:
+        print(f"key: {key}")
+        print("It is not shown again. For the file that keys_file names:", file=sys.stderr)
+    print(line)

@@ -1,0 +1,42 @@
+"""Tenants that prove themselves by keys or tokens."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from gateway.tenants.authenticator import Headers
+from gateway.tenants.credentials import credential, incorrect
+from gateway.tenants.keys import KeySource, find
+from gateway.tenants.tenant import Tenant
+
+
+class TokenVerifier(Protocol):
+    """Tokens that somebody else gives out."""
+
+    async def tenant_of(self, token: bytes) -> str | None:
+        """The name of the tenant that a token proves; None: it is not valid. Raises ApiError 503."""
+
+
+class Keyed:
+    """Finds tenants by their keys, and by tokens where `tokens` judges them."""
+
+    def __init__(
+        self, tenants: Sequence[Tenant], keys: Sequence[KeySource], tokens: TokenVerifier | None = None
+    ) -> None:
+        self._tenants = {each.name: each for each in tenants}
+        self._keys = tuple(keys)
+        self._tokens = tokens
+
+    def tenants(self) -> tuple[Tenant, ...]:
+        """All that there are."""
+        return tuple(self._tenants.values())
+
+    async def authenticate(self, headers: Headers) -> Tenant:
+        """The tenant that a request is from; raises ApiError 401, or 503 where that cannot be told now."""
+        given = credential(headers)
+        name = find(self._keys, given)
+        if name is None and self._tokens is not None and given.count(b".") == 2:
+            name = await self._tokens.tenant_of(given)
+        tenant = None if name is None else self._tenants.get(name)
+        if tenant is None:
+            raise incorrect()
+        return tenant
