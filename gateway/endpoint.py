@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, Protocol, TypeAlias
@@ -15,6 +16,7 @@ from gateway.errors import ApiError, ClientGoneError, GatewayError, StreamAborte
 from gateway.jobs import JobContext
 from gateway.refusals import refusal
 from gateway.relay.answer import RelayedRoute
+from gateway.replicas.deadline import deadline_of
 from gateway.replicas.pool import EnginePool
 from gateway.routes import LOCAL, NAMELESS, NO_ROW, has_none
 from gateway.served import Found
@@ -114,11 +116,19 @@ class GenerationEndpoint:
         with record.stages.stage("route"):
             found = self._found(body, record.tenant)
         incoming = Incoming(body, raw, headers, record.tenant, "" if found is None else found.model)
-        if found is not None and isinstance(found.target, EnginePool):
-            return await self._relayed.answer(incoming, found.target, send, stream, record)
-        if self._local is None:
-            raise self._has_none()
-        return await self._local(incoming, send, stream, record)
+        pool = found.target if found is not None and isinstance(found.target, EnginePool) else None
+        record.deadline = deadline_of(
+            headers,
+            stream=body.get("stream") is True,
+            elapsed_s=time.perf_counter() - record.started,
+            engine_s=None if pool is None else pool.policy.timeout_s,
+        )
+        async with record.deadline.kept():
+            if pool is not None:
+                return await self._relayed.answer(incoming, pool, send, stream, record)
+            if self._local is None:
+                raise self._has_none()
+            return await self._local(incoming, send, stream, record)
 
     def _found(self, body: Mapping[str, Any], tenant: Tenant) -> Found | None:
         """Who has the body's model; None: whoever is in this process judges the body."""

@@ -13,6 +13,7 @@ from engine_adapters.errors import (
     EngineError,
     EngineNotReadyError,
     EngineOverloadedError,
+    EngineTimeoutError,
     InvalidRequestError,
     UnsupportedByEngineError,
 )
@@ -105,5 +106,8 @@ def from_engine(error: EngineError, retry_after_s: int) -> ApiError:
         return not_ready(str(error) or "it is not ready", retry_after_s)
     if isinstance(error, UnsupportedByEngineError):
         return ApiError(404, str(error), code="unsupported_route")
+    if isinstance(error, EngineTimeoutError):
+        message = "The engine took too long; what it did of this request was cancelled."
+        return ApiError(504, message, type_="timeout_error", code="engine_timeout")
     message = "The engine failed while it worked on this request; nothing more of it will come."
     return ApiError(500, message, type_="server_error", code="engine_failure")

@@ -133,8 +133,8 @@ class Service:
 
     async def _wait_for_remotes(self) -> None:
         """Ready is who has asked all engines once, and has models to serve."""
-        for remote in self._served.remotes:
-            await remote.asked.wait()
+        for pool in self._served.pools:
+            await pool.asked()
         while True:
             try:
                 models = self._served.models()

@@ -47,6 +47,7 @@ _PASSED_BACK = (
 # that moment.
 _IDLE_S = 3.0
 _JSON = {"content-type": "application/json"}
+_NO_SUCH_QUESTION = (401, 403, 404, 405)  # statuses of who does not answer about its health
 _MAX_WHOLE = 256 << 20  # bytes of an answer that is no stream
 
 
@@ -249,10 +250,14 @@ class HttpEngine(RelayEngine):
 
     async def health(self) -> Health:
         try:
-            await self._asked("GET", self.health_url)
+            status = (await self.answer_of("GET", self.health_url)).status_code
         except EngineNotReadyError as error:
             return Health(False, str(error))
-        return Health(True, "")
+        if status < 400:
+            return Health(True, "")
+        said = f"The engine {self.name} answered {self.health_url} with {status}."
+        # It is there, and will say itself what it has against a request.
+        return Health(True, said, known=False) if status in _NO_SUCH_QUESTION else Health(False, said)
 
     async def flush(self) -> None:
         raise UnsupportedByEngineError(f"The engine {self.name} has no way to forget what it cached.")

@@ -7,13 +7,16 @@ from functools import partial
 from starlette.types import Send
 
 from engine_adapters.errors import EngineFailureError
-from engine_adapters.remote.relay import Account, RelayedAnswer, Route
+from engine_adapters.remote.relay import Account, Route
 from gateway.canonical.recorder import Recording
 from gateway.errors import ApiError, StreamAbortedError
 from gateway.jobs import JobContext
+from gateway.relay.attempts import Attempts
+from gateway.relay.begun import Begun
 from gateway.relay.errors import from_answer, lacks_route
 from gateway.relay.recorder import RelayRecorder
-from gateway.relay.request import Prepared, outgoing, prepared
+from gateway.relay.request import Prepared, prepared
+from gateway.relay.stall import StallGuard
 from gateway.replicas.pool import EnginePool
 from gateway.responses.kept import KeptResponse
 from gateway.routes import path_of
@@ -40,22 +43,18 @@ class RelayedRoute:
         """All but the last bytes, which the result writes; raises ApiError or EngineError."""
         given = await prepared(incoming, self._route, pool, self._context, record)
         kept = self._kept(given, pool)
-        with record.stages.stage("route"):
-            only = None if kept is None else await kept.replica()
-            remote, decision = await pool.choose(given.ask, only=only)
+        only = None if kept is None else await kept.replica()
         async with AsyncExitStack() as stack:
-            stack.callback(lambda: pool.router.ended(decision, record.reuse))
-            sent = await outgoing(given, remote, self._context, record)
-            if sent.request.stream:
+            if given.wanted.stream:
                 await stack.enter_async_context(kept_alive(stream, self._settings.keepalive_s))
-            record.stages.sending()
-            record.attempts += 1
-            answer = await stack.enter_async_context(remote.engine.relay(sent.request, sent.rewrites))
+            opened = await Attempts(given, pool, self._context, record, only).open()
+            await stack.enter_async_context(opened)
+            account = opened.begun.answer.account
             try:
-                told = None if kept is None else partial(kept.told, remote.replica, answer.account)
-                return await self.pass_on(answer, sent.recording, send, stream, record, told)
+                told = None if kept is None else partial(kept.told, opened.visit.remote.replica, account)
+                return await self.pass_on(opened.begun, opened.sent.recording, send, stream, record, told)
             finally:
-                _note(answer.account, record)
+                _note(account, record)
 
     def _kept(self, given: Prepared, pool: EnginePool) -> KeptResponse | None:
         if self._route != "responses":
@@ -64,7 +63,7 @@ class RelayedRoute:
 
     async def pass_on(
         self,
-        answer: RelayedAnswer,
+        begun: Begun,
         recording: Recording | None,
         send: Send,
         stream: EventStream,
@@ -75,9 +74,10 @@ class RelayedRoute:
 
         `told` is called before the client gets any byte of what the account holds by then.
         """
+        answer = begun.answer
         headers = {name: value for name, value in answer.headers.items() if name not in _OURS}
         if answer.status >= 400:
-            raise self._refusal(answer.status, await _whole(answer), headers, record)
+            raise self._refusal(answer.status, begun.first, headers, record)
         if answer.status >= 300:
             raise EngineFailureError(
                 "The engine answered with a redirect: configure the URL that it leads to."
@@ -86,18 +86,17 @@ class RelayedRoute:
         recorder = None if recording is None else RelayRecorder(recording, stream=streams)
         if streams:
             stream.add_headers(headers)
-            await self._stream(answer, recorder, stream, record, told)
+            await self._stream(begun, recorder, stream, record, told)
             return partial(stream.finish, b"")
-        body = await _whole(answer)
         if told is not None:
             await told()
         if recorder is not None:
-            recorder.add(body)
+            recorder.add(begun.first)
             await self._keep(recorder)
         if stream.started:
             raise EngineFailureError("The engine answered a request for a stream with something else.")
         headers["content-type"] = answer.content_type
-        return partial(send_bytes, send, body, status=answer.status, headers=headers)
+        return partial(send_bytes, send, begun.first, status=answer.status, headers=headers)
 
     def _refusal(
         self, status: int, body: bytes, headers: Mapping[str, str], record: RequestRecord
@@ -109,26 +108,32 @@ class RelayedRoute:
 
     async def _stream(
         self,
-        answer: RelayedAnswer,
+        begun: Begun,
         recorder: RelayRecorder | None,
         stream: EventStream,
         record: RequestRecord,
         told: Callable[[], Awaitable[None]] | None,
     ) -> None:
-        account = answer.account
-        async for chunk in answer.chunks():
-            if told is not None and account.response_id is not None:
-                await told()
-                told = None
-            if account.first_token_at is not None:
-                record.saw_events()
-            if recorder is not None:
-                recorder.add(chunk)
-                if account.ended:
-                    # Before the client sees the end: its next turn may come right behind it.
-                    await self._keep(recorder)
-                    recorder = None
-            await stream.write(chunk)
+        account, chunk = begun.answer.account, begun.first
+        async with StallGuard(begun.stall_s) as stall:
+            while chunk:
+                stall.busy()
+                if told is not None and account.response_id is not None:
+                    await told()
+                    told = None
+                if account.first_token_at is not None:
+                    if record.ttft_s is None and begun.first_token is not None:
+                        begun.first_token()
+                    record.saw_events()
+                if recorder is not None:
+                    recorder.add(chunk)
+                    if account.ended:
+                        # Before the client sees the end: its next turn may come right behind it.
+                        await self._keep(recorder)
+                        recorder = None
+                await stream.write(chunk)
+                stall.waiting()
+                chunk = await anext(begun.rest, b"")
         if account.error is not None:
             # The client was told by an event of the engine's own.
             raise StreamAbortedError
@@ -137,10 +142,6 @@ class RelayedRoute:
 
     async def _keep(self, recorder: RelayRecorder) -> None:
         await self._context.threads.canonicalize(recorder.size, recorder.keep)
-
-
-async def _whole(answer: RelayedAnswer) -> bytes:
-    return b"".join([chunk async for chunk in answer.chunks()])
 
 
 def _note(account: Account, record: RequestRecord) -> None:

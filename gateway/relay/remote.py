@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 
 from engine_adapters.base import Health
 from engine_adapters.errors import EngineError
@@ -12,8 +13,18 @@ from gateway.relay.control_tokens import ControlTokenCheck
 log = logging.getLogger("kvgate.gateway")
 
 _FIRST_WAIT_S = 0.5
-_LONGEST_WAIT_S = 15.0
-_LOOK_S = 15.0  # between two looks whether an engine that was found is still there
+_SHORTEST_S = 0.2  # between two looks, whoever asks for one
+_AGAIN_S = 0.5  # behind a look that found nobody
+
+
+@dataclass(frozen=True, slots=True)
+class LookOptions:
+    """How an engine is watched."""
+
+    every_s: float = (
+        5.0  # between two looks whether it is still there; also the longest wait for one that is away
+    )
+    misses: int = 2  # looks in a row that find it away, until it is
 
 
 class Remote:
@@ -29,6 +40,7 @@ class Remote:
         names: Mapping[str, str] | None = None,
         control_tokens: ControlTokenCheck | None = None,
         replica: str | None = None,
+        look: LookOptions | None = None,
     ) -> None:
         self.engine = engine
         self.name = engine.name
@@ -37,6 +49,10 @@ class Remote:
         self.able: RemoteCapabilities | None = None  # None: not asked, or it has not answered yet
         self.detail = "it was not asked yet"
         self.asked = asyncio.Event()  # set when it was asked once, whatever came of it
+        self.changed: Callable[[bool], None] = lambda _: None  # told when it begins and ends to take requests
+        self._health = Health(True, "it was not asked yet", known=False)
+        self._look = look or LookOptions()
+        self._nudged = asyncio.Event()
         self._names = dict(names or {})
         self._told: object = None
         self._task: asyncio.Task[None] | None = None
@@ -58,6 +74,11 @@ class Remote:
         """Tokens; None: not known."""
         return None if self.able is None else self.able.block_size
 
+    @property
+    def ready(self) -> bool:
+        """Whether requests may go there, as it was found last; who was not asked yet is taken to be."""
+        return self._health.ready
+
     def start(self) -> None:
         """Begin to ask. Called on the event loop that requests run on."""
         self._task = asyncio.create_task(self._watch())
@@ -67,33 +88,57 @@ class Remote:
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
+        self.asked.set()  # nobody waits for what will not come
         await self.engine.aclose()
 
     async def health(self) -> Health:
-        """Whether the engine takes requests now."""
-        return await self.engine.health()
+        """Whether the engine takes requests now; what was seen last where it is watched."""
+        return await self.engine.health() if self._task is None else self._health
+
+    def nudge(self) -> None:
+        """A request met nobody there: look at once."""
+        self._nudged.set()
 
     async def _watch(self) -> None:
         wait = _FIRST_WAIT_S
         while True:
             found = await self._ask()
+            self._now(await self.engine.health())
             self.asked.set()
             if found:
                 await self._stays()
                 wait = _FIRST_WAIT_S
             else:
-                await asyncio.sleep(wait)
-                wait = min(2 * wait, _LONGEST_WAIT_S)
+                await self._pause(wait)
+                wait = min(2 * wait, max(self._look.every_s, _FIRST_WAIT_S))
+
+    def _now(self, health: Health) -> None:
+        before, self._health = self._health, health
+        if not health.ready and self.able is not None:
+            self.detail = health.detail
+        if before.ready != health.ready or not self.asked.is_set():
+            self.changed(health.ready)
+
+    async def _pause(self, seconds: float) -> None:
+        """Until then, or until a request finds out more; never so short that looking is all there is."""
+        await asyncio.sleep(min(seconds, _SHORTEST_S))
+        try:
+            async with asyncio.timeout(seconds - _SHORTEST_S):
+                await self._nudged.wait()
+        except TimeoutError:
+            pass
+        self._nudged.clear()
 
     async def _stays(self) -> None:
         """Returns when the engine has gone."""
-        health = await self.engine.health()
-        while health.ready:
-            await asyncio.sleep(_LOOK_S)
+        missed, health = 0, self._health
+        while health.ready or missed < self._look.misses - 1:
+            missed = 0 if health.ready else missed + 1
+            await self._pause(_AGAIN_S if missed else self._look.every_s)
             health = await self.engine.health()
         self._told = None
-        self.detail = health.detail
-        log.warning("an engine has gone", extra={"fields": {"engine": self.name, "detail": health.detail}})
+        self._now(health)
+        log.warning("an engine has gone", extra={"fields": {**self._who(), "detail": health.detail}})
 
     async def _ask(self) -> bool:
         try:
@@ -115,26 +160,30 @@ class Remote:
 
     def _tell(self, able: RemoteCapabilities) -> None:
         fields = {
-            "engine": self.name,
+            **self._who(),
             "models": ",".join(able.models),
             "version": able.version or "unknown",
             "block_size": "unknown" if able.block_size is None else able.block_size,
         }
         log.info("an engine is there", extra={"fields": fields})
         if able.reports_reuse is False:
-            fields = {"engine": self.name, "missing": _flags(able.missing)}
+            fields = {**self._who(), "missing": _flags(able.missing)}
             log.warning(
                 "THIS ENGINE DOES NOT REPORT WHAT IT REUSES: its requests are `not_reported` in the ledger",
                 extra={"fields": fields},
             )
         elif able.missing:
-            fields = {"engine": self.name, "missing": _flags(able.missing)}
+            fields = {**self._who(), "missing": _flags(able.missing)}
             log.warning("an engine could report more", extra={"fields": fields})
+
+    def _who(self) -> dict[str, object]:
+        one = self.replica == self.name
+        return {"engine": self.name} if one else {"engine": self.name, "replica": self.replica}
 
     def _say_once(self, facts: object, message: str, **fields: str) -> None:
         if facts != self._told:
             self._told = facts
-            log.warning(message, extra={"fields": {"engine": self.name, **fields}})
+            log.warning(message, extra={"fields": {**self._who(), **fields}})
 
 
 def _flags(missing: Iterable[str]) -> str:

@@ -13,11 +13,12 @@ from gateway.canonical.policies import Route as CanonRoute
 from gateway.canonical.recorder import Recording
 from gateway.errors import ApiError
 from gateway.jobs import JobContext, canonical, expect, usage_facts
-from gateway.ledger.expectation import SentRequest
+from gateway.ledger.expectation import Expectation, SentRequest
 from gateway.relay.body import RelayedBody
 from gateway.relay.errors import from_event
 from gateway.relay.remote import Remote
 from gateway.relay.usage import usage_rewrite
+from gateway.replicas.deadline import HEADER as TIMEOUT
 from gateway.replicas.pool import EnginePool
 from gateway.routes import has_none
 from gateway.routing.router import RouteAsk
@@ -57,6 +58,8 @@ class Outgoing:
     request: RelayRequest
     rewrites: Rewrites
     recording: Recording | None  # where its answer is to be remembered
+    replica: str | None  # as the record says it
+    expected: Expectation
 
 
 async def prepared(
@@ -86,7 +89,7 @@ async def prepared(
 async def outgoing(given: Prepared, remote: Remote, context: JobContext, record: RequestRecord) -> Outgoing:
     """The request for one replica; raises ApiError for what this one does not take."""
     incoming, route, body = given.incoming, given.route, given.body
-    record.replica = None if remote.replica == remote.name else remote.replica
+    replica = record.replica = None if remote.replica == remote.name else remote.replica
     record.block_size = remote.block_size
     await _look_for_control_tokens(remote, route, body, incoming.size, context, record)
     sent = SentRequest(remote.replica, given.ask.scope, incoming.body, body, incoming.size, remote.block_size)
@@ -106,7 +109,7 @@ async def outgoing(given: Prepared, remote: Remote, context: JobContext, record:
     )
     record.choices = _choices(body) * prompts_in(request)
     rewrites = Rewrites(usage_rewrite(facts), error_event(route))
-    return Outgoing(request, rewrites, given.recording)
+    return Outgoing(request, rewrites, given.recording, replica, record.expected)
 
 
 async def _canonical(
@@ -148,6 +151,8 @@ def _choices(body: Mapping[str, Any]) -> int:
 def _headers(incoming: Incoming, route: Route, record: RequestRecord) -> dict[str, str]:
     names = _PASSED_ON_TO_MESSAGES if route in ("messages", "count_tokens") else ()
     given = {name: value for name in names if (value := incoming.header(name)) is not None}
+    if (left_s := record.deadline.left_s) is not None:
+        given[TIMEOUT] = f"{left_s:.3f}"  # for an engine that has an ear for it, another kvgate among them
     return {"x-request-id": record.id, **record.trace.headers, **given}
 
 

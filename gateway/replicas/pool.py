@@ -1,28 +1,90 @@
 """All replicas of one engine, as a request sees them: one name, the same models, any of them can answer."""
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from engine_adapters.base import Health
 from engine_adapters.errors import EngineNotReadyError
 from engine_adapters.remote.relay import ROUTES, Route
 from gateway.relay.remote import Remote
+from gateway.replicas.address import ReplicaAddress
+from gateway.replicas.breaker import State
+from gateway.replicas.discovery.discovery import Discovery
+from gateway.replicas.member import Member
+from gateway.replicas.outliers import slow_ones
+from gateway.replicas.policy import PoolPolicy
+from gateway.replicas.retry_budget import RetryBudget
+from gateway.replicas.selection import candidates, ejected, may_be_ejected
+from gateway.replicas.visit import Visit
 from gateway.routing.least_loaded import LeastLoaded
-from gateway.routing.router import Decision, RouteAsk, Router
+from gateway.routing.router import RouteAsk, Router
+
+log = logging.getLogger("kvgate.gateway")
+
+MakeReplica = Callable[[ReplicaAddress], Remote]
 
 
 class EnginePool:
-    """One configured engine. Used from one event loop."""
+    """One configured engine. Used from one event loop.
 
-    def __init__(self, name: str, replicas: Sequence[Remote], router: Router | None = None) -> None:
+    `discovery` says which replicas there are, each made by `make`; None: those given are all, for ever.
+    `names` are what clients call its models, known even while no replica is there.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        replicas: Sequence[Remote] = (),
+        router: Router | None = None,
+        policy: PoolPolicy | None = None,
+        *,
+        discovery: Discovery | None = None,
+        make: MakeReplica | None = None,
+        names: Mapping[str, str] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        assert (discovery is None) == (make is None)
         self.name = name
-        self.replicas = tuple(replicas)
         self.router: Router = router or LeastLoaded()
+        self.policy = policy or PoolPolicy()
+        self.budget = RetryBudget(self.policy.retries, clock)
+        self.retries: Counter[str] = Counter()  # by reason
+        self.hedges: Counter[str] = Counter()  # by outcome
+        self.requests = 0
+        self.discovery = discovery
+        self._make = make
+        self._names = dict(names or {})
+        self._clock = clock
+        self._members: list[Member] = []
+        self._addresses: dict[str, ReplicaAddress] = {}  # of discovered ones, by replica
+        self._leaving: set[asyncio.Task[None]] = set()
+        self._retired: list[Member] = []
+        self._discovered = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._started = False
+        for remote in replicas:
+            self._add(remote)
+
+    @property
+    def replicas(self) -> tuple[Remote, ...]:
+        """Those there are now."""
+        return tuple(each.remote for each in self._members)
+
+    @property
+    def members(self) -> tuple[Member, ...]:
+        """The same, each with what is known of its health."""
+        return tuple(self._members)
 
     @property
     def models(self) -> Mapping[str, str]:
         """Names that clients use, each with the engine's own; empty while nothing is known."""
-        return next((each.models for each in self.replicas if each.models), {})
+        known = next((each.models for each in self.replicas if each.models), None)
+        if known is not None and not self._names:
+            self._names = dict(known)  # and they are still its models when no replica is left
+        return known if known is not None else self._names
 
     @property
     def routes(self) -> Collection[Route]:
@@ -45,34 +107,152 @@ class EnginePool:
         return "; ".join(dict.fromkeys(each.detail for each in self.replicas)) or "it has no replica now"
 
     def start(self) -> None:
-        """Begin to ask the replicas. Called on the event loop that requests run on."""
+        """Begin to look for replicas and to ask them. Called on the event loop that requests run on."""
+        self._started = True
         for each in self.replicas:
             each.start()
+        if self.discovery is not None:
+            self._task = asyncio.create_task(self._discover(self.discovery))
+
+    async def asked(self) -> None:
+        """Returns when it is known which replicas there are, and each was asked once."""
+        if self.discovery is not None:
+            await self._discovered.wait()
+        for each in self.replicas:
+            await each.asked.wait()
 
     async def aclose(self) -> None:
         """Ask no more, and close all connections; requests that run end with an error."""
-        await asyncio.gather(*(each.aclose() for each in self.replicas))
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+        left = [*self._members, *self._retired]
+        await asyncio.gather(*(each.remote.aclose() for each in left), *self._leaving)
 
     async def health(self) -> Health:
         """Whether any replica takes requests now."""
         found = await asyncio.gather(*(each.health() for each in self.replicas))
         return next((each for each in found if each.ready), found[0] if found else Health(False, self.detail))
 
+    def replica(self, id_: str) -> Remote | None:
+        """The one of this id; None: it has gone."""
+        return next((each for each in self.replicas if each.replica == id_), None)
+
     async def choose(
         self, ask: RouteAsk, tried: frozenset[str] = frozenset(), only: str | None = None
-    ) -> tuple[Remote, Decision]:
-        """Where `ask` goes, but for replicas that were `tried`; raises EngineNotReadyError where none is left.
+    ) -> Visit:
+        """Where `ask` goes, but for replicas that were `tried`; `only`: there and nowhere else.
 
-        `only`: the replica which has what the request goes on from; None: any can answer.
-
-        Whoever asks tells `router.ended` of the decision, once.
+        Raises EngineNotReadyError where nobody is left. Whoever asks tells the visit how it ended, once.
         """
-        able = {
-            each.replica: each
-            for each in self.replicas
-            if each.replica not in tried and only in (None, each.replica)
-        }
+        if only is None:
+            able = candidates(self._members, tried, ask.model, self.policy.max_ejected)
+        else:
+            able = [each for each in self._members if each.id == only and each.remote.ready]
         if not able:
             raise EngineNotReadyError(f"The engine {self.name} has no replica that takes requests now.")
-        decision = await self.router.choose(ask, list(able))
-        return able[decision.replica], decision
+        visit = await self._visit(ask, {each.id: each for each in able})
+        return visit or await self.choose(ask, tried, only)
+
+    async def _visit(self, ask: RouteAsk, able: Mapping[str, Member]) -> Visit | None:
+        """None: the replica left the pool while it was chosen."""
+        sole = next(iter(able.values())) if len(able) == 1 else None
+        probe = None if sole is None else sole.breaker.begin()  # at once: probes have a bound
+        try:
+            decision = await self.router.choose(ask, list(able))
+        except BaseException:
+            if sole is not None and probe is not None:
+                sole.breaker.end(probe, "unknown")
+            raise
+        member = able[decision.replica]
+        visit = Visit(decision, member, self.router, probe or member.breaker.begin(), self._visited)
+        self.requests += 1
+        member.running += 1
+        if not member.retired:
+            return visit
+        visit.ended("unknown")
+        return None
+
+    def took(self, visit: Visit, ttft_s: float) -> None:
+        """A stream's first token came after so many seconds at its replica, or has not come for so long."""
+        window, options = visit.member.ttft, self.policy.outliers
+        if window is None or options is None:
+            return
+        now = self._clock()
+        window.add(now, ttft_s)
+        medians = {
+            each.id: its
+            for each in self._members
+            if each.ttft is not None and (its := each.ttft.median(now)) is not None
+        }
+        room = may_be_ejected(len(self._members), self.policy.max_ejected)
+        room -= len(ejected(self._members, self.policy.max_ejected))
+        for slow in slow_ones(medians, options)[: max(0, room)]:
+            member = next(each for each in self._members if each.id == slow)
+            self._tell("a replica is much slower than the others", member, seconds=member.found_slow())
+
+    def update(self, addresses: Sequence[ReplicaAddress]) -> None:
+        """These are the replicas from now on. Requests that run at others end there in peace."""
+        assert self._make is not None
+        made = {f"{self.name}/{each.name}": each for each in addresses}
+        for member in list(self._members):
+            if made.get(member.id) != self._addresses.get(member.id):
+                self._retire(member)
+        for id_, address in made.items():
+            if id_ not in self._addresses:
+                self._addresses[id_] = address
+                remote = self._make(address)
+                self._add(remote)
+                if self._started:
+                    remote.start()
+        self._discovered.set()
+
+    async def _discover(self, discovery: Discovery) -> None:
+        async for addresses in discovery.watch():
+            self.update(addresses)
+
+    def _add(self, remote: Remote) -> None:
+        member = Member(remote, self.policy, self._clock)
+        remote.changed = lambda ready: self._changed(member, ready)
+        self._members.append(member)
+
+    def _retire(self, member: Member) -> None:
+        member.retired = True
+        self._members.remove(member)
+        self._addresses.pop(member.id, None)
+        self.router.forget(member.id)
+        self._tell("a replica has left its engine", member, running=member.running)
+        self._retired.append(member)
+        if not member.running:
+            self._let_go(member)
+
+    def _let_go(self, member: Member) -> None:
+        self._retired.remove(member)
+        task = asyncio.get_running_loop().create_task(member.remote.aclose())
+        self._leaving.add(task)
+        task.add_done_callback(self._leaving.discard)
+
+    def _changed(self, member: Member, ready: bool) -> None:
+        if not ready:
+            member.went()
+            if not member.retired:
+                self.router.forget(member.id)
+            return
+        others = any(each is not member and each.remote.ready for each in self._members)
+        member.came(again=others and self.requests > 0)
+
+    def _visited(self, visit: Visit, now: State | None) -> None:
+        member = visit.member
+        member.running -= 1
+        if now == "closed":
+            member.slow_start.begin()
+            self._tell("a replica is well again", member)
+        elif now == "open":
+            self._tell(
+                "a replica fails; it gets no requests for a while", member, wait_s=member.breaker.wait_s
+            )
+        if member.retired and not member.running and member in self._retired:
+            self._let_go(member)
+
+    def _tell(self, message: str, member: Member, **fields: object) -> None:
+        log.warning(message, extra={"fields": {"engine": self.name, "replica": member.id, **fields}})

@@ -15,6 +15,7 @@ from gateway.admission import Admission
 from gateway.endpoint import Finish, GenerationEndpoint
 from gateway.errors import ApiError, invalid
 from gateway.jobs import JobContext
+from gateway.relay.begun import begin
 from gateway.relay.remote import Remote
 from gateway.relay.request import error_event
 from gateway.relay.usage import usage_rewrite
@@ -87,7 +88,7 @@ class _OneResponse(GenerationEndpoint):
             rewrites = Rewrites(usage_rewrite(None), error_event(self._route))
             answer = await stack.enter_async_context(remote.engine.relay(request, rewrites))
             told = partial(self._forget, record) if self._route == "response_delete" else None
-            return await self._relayed.pass_on(answer, None, send, stream, record, told)
+            return await self._relayed.pass_on(await begin(answer, stack), None, send, stream, record, told)
 
     async def _forget(self, record: RequestRecord) -> None:
         await self._context.responses.forget(record.tenant.name, self._target)

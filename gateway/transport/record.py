@@ -11,6 +11,7 @@ from starlette.types import Scope
 
 from engine_adapters.base import ReuseReport
 from gateway.ledger.expectation import NOTHING_EXPECTED, Expectation
+from gateway.replicas.deadline import NO_DEADLINE, Deadline
 from gateway.tenants.tenant import DEFAULT, Tenant
 from gateway.transport.stages import Stages
 from gateway.transport.trace_context import NO_TRACE, TraceContext
@@ -83,6 +84,7 @@ class RequestRecord:
     block_size: int | None = None  # the engine's, in tokens
     retries: int = 0  # that the client's SDK made before this one
     attempts: int = 0  # times that it was sent to an engine
+    deadline: Deadline = NO_DEADLINE
     trace: TraceContext = NO_TRACE
     status: int | None = None  # HTTP status sent; 499 when the client left first
     outcome: str = "ok"  # or: refused, failed, aborted, client_gone

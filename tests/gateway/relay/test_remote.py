@@ -10,7 +10,7 @@ import pytest
 from engine_adapters.base import Health
 from engine_adapters.errors import EngineNotReadyError
 from engine_adapters.remote.relay import RelayEngine, RemoteCapabilities
-from gateway.relay.remote import Remote
+from gateway.relay.remote import LookOptions, Remote
 
 
 class Asked(RelayEngine):
@@ -53,7 +53,11 @@ class Asked(RelayEngine):
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gateway.relay.remote._FIRST_WAIT_S", 0.001)
-    monkeypatch.setattr("gateway.relay.remote._LOOK_S", 0.001)
+    for name in ("_SHORTEST_S", "_AGAIN_S"):
+        monkeypatch.setattr(f"gateway.relay.remote.{name}", 0.0005)
+
+
+QUICK = LookOptions(every_s=0.001, misses=1)
 
 
 async def asked_times(engine: Asked, remote: Remote, times: int) -> None:
@@ -70,7 +74,7 @@ ABLE = RemoteCapabilities(("m",), True, block_size=16, context_length=100)
 
 async def test_an_engine_is_asked_until_it_answers(caplog: pytest.LogCaptureFixture) -> None:
     engine = Asked(EngineNotReadyError("it does not answer"), EngineNotReadyError("it does not answer"), ABLE)
-    remote = Remote(engine)
+    remote = Remote(engine, look=QUICK)
     assert remote.models == {}
     with caplog.at_level(logging.INFO, "kvgate.gateway"):
         await asked_times(engine, remote, 3)
@@ -84,7 +88,7 @@ async def test_an_engine_that_cannot_report_is_told_of_loudly_with_the_flag_it_n
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     engine = Asked(RemoteCapabilities(("m",), False, ("--enable-cache-report (usage)",)))
-    await asked_times(engine, Remote(engine), 1)
+    await asked_times(engine, Remote(engine, look=QUICK), 1)
     (warning,) = [record for record in caplog.records if record.levelno == logging.WARNING]
     assert "DOES NOT REPORT" in warning.getMessage()
     assert warning.fields == {"engine": "engine-1", "missing": "--enable-cache-report (usage)"}
@@ -92,7 +96,7 @@ async def test_an_engine_that_cannot_report_is_told_of_loudly_with_the_flag_it_n
 
 async def test_an_engine_that_was_started_anew_is_told_of_again(caplog: pytest.LogCaptureFixture) -> None:
     engine = Asked(ABLE, RemoteCapabilities(("m",), False, ("--flag",)), ABLE)
-    remote = Remote(engine)
+    remote = Remote(engine, look=QUICK)
     with caplog.at_level(logging.INFO, "kvgate.gateway"):
         await asked_times(engine, remote, 3)
     told = [record.getMessage() for record in caplog.records]
@@ -102,7 +106,7 @@ async def test_an_engine_that_was_started_anew_is_told_of_again(caplog: pytest.L
 
 async def test_an_answer_in_no_known_form_does_not_end_the_asking() -> None:
     engine = Asked(KeyError("data"), ABLE)
-    remote = Remote(engine, {"public": "m"})
+    remote = Remote(engine, {"public": "m"}, look=QUICK)
     await asked_times(engine, remote, 2)
     assert dict(remote.models) == {"public": "m"}
     assert remote.able == ABLE

@@ -219,6 +219,7 @@ def test_a_client_that_goes_closes_the_connection_to_the_engine(relay_to, begun:
             pass
     row = pair.gateway.rows.one()
     assert (row.error, row.status) == ("client_gone", 200 if begun else 499)
+    wait_until(lambda: closed, "the engine has seen it")
     assert closed == [True]
 
 

@@ -1,0 +1,238 @@
+"""From a prepared request to the replica that answers it: tries, and others where the first ones cannot.
+
+All of it happens before the client has got a byte of an answer; what happens after that is its replica's.
+"""
+
+import asyncio
+import time
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Self
+
+from engine_adapters.errors import (
+    EngineError,
+    EngineFailureError,
+    EngineNotReadyError,
+    EngineOverloadedError,
+    EngineTimeoutError,
+)
+from gateway.jobs import JobContext
+from gateway.relay.begun import Begun, begin
+from gateway.relay.request import Outgoing, Prepared, outgoing
+from gateway.replicas.breaker import Outcome
+from gateway.replicas.pool import EnginePool
+from gateway.replicas.visit import Visit
+from gateway.transport.record import RequestRecord
+
+_ELSEWHERE = (429, 502, 503)  # statuses of who does not take a request that another replica may take
+_BAD = (500, 502, 503, 504)
+_KILLED = 2  # replicas that one request may take down: it may be the request
+
+
+@dataclass(slots=True)
+class Opened:
+    """An answer that has begun, at a replica. `async with` ends the visit."""
+
+    visit: Visit
+    sent: Outgoing
+    begun: Begun
+    outcome: Outcome = "good"
+    _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
+
+    @property
+    def status(self) -> int:
+        """HTTP."""
+        return self.begun.answer.status
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, raised: BaseException | None, _: object
+    ) -> None:
+        if isinstance(raised, EngineFailureError):
+            self.outcome = "bad"
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close the connection, which cancels what the engine has not done yet; again is of no effect."""
+        try:
+            await self._stack.aclose()
+        finally:
+            self.visit.ended(self.outcome, self.begun.answer.account.reuse)
+
+
+class Attempts:
+    """One request's. `open` is called once. `only`: the one replica that can answer it; None: any can."""
+
+    def __init__(
+        self,
+        given: Prepared,
+        pool: EnginePool,
+        context: JobContext,
+        record: RequestRecord,
+        only: str | None = None,
+    ) -> None:
+        self._given = given
+        self._pool = pool
+        self._context = context
+        self._record = record
+        self._only = only
+        self._tried: frozenset[str] = frozenset()
+        self._killed = 0
+
+    async def open(self) -> Opened:
+        """The answer that goes to the client, an error of an engine among them.
+
+        Raises ApiError for what is wrong with the request, and EngineError where no replica answers.
+        """
+        self._pool.budget.request()
+        opened = await self._first()
+        while (why := self._why_elsewhere(opened)) is not None:
+            visit = await self._another()
+            if visit is None:
+                break
+            self._pool.retries[why] += 1
+            opened = await self._tried_at(visit)
+        if isinstance(opened, EngineError):
+            raise opened
+        self._noted(opened)
+        return opened
+
+    async def _first(self) -> Opened | EngineError:
+        visit = await self._choose()
+        hedge_s = self._pool.policy.hedge_after_s
+        return await (self._tried_at(visit) if hedge_s is None else self._hedged(visit, hedge_s))
+
+    async def _choose(self) -> Visit:
+        with self._record.stages.stage("route"):
+            visit = await self._pool.choose(self._given.ask, self._tried, self._only)
+        self._tried |= {visit.remote.replica}
+        return visit
+
+    async def _another(self) -> Visit | None:
+        """Where it goes next; None: nowhere."""
+        if self._only is not None or len(self._tried) >= self._pool.policy.retries.tries:
+            return None
+        if not self._pool.budget.take():
+            return None
+        try:
+            return await self._choose()
+        except EngineNotReadyError:
+            self._pool.budget.give_back()
+            return None
+
+    async def _tried_at(self, visit: Visit) -> Opened | EngineError:
+        """An answer or an error that speaks of the replica; raises ApiError for what speaks of the request."""
+        stack = AsyncExitStack()
+        began = time.monotonic()
+        try:
+            opened = await self._opened(visit, stack)
+        except EngineError as error:
+            await stack.aclose()
+            visit.ended(_outcome(error))
+            visit.remote.nudge()
+            return error
+        except BaseException as error:
+            await stack.aclose()
+            visit.ended(self._given_up(visit, error, time.monotonic() - began))
+            raise
+        if opened.status in _ELSEWHERE:
+            await opened.aclose()  # it is all there; a busy replica need not keep a connection for it
+        return opened
+
+    async def _opened(self, visit: Visit, stack: AsyncExitStack) -> Opened:
+        remote, record = visit.remote, self._record
+        sent = await outgoing(self._given, remote, self._context, record)
+        record.stages.sending()
+        record.attempts += 1
+        began = time.monotonic()
+        answer = await stack.enter_async_context(remote.engine.relay(sent.request, sent.rewrites))
+        begun = await begin(answer, stack)
+        if not begun.first and answer.status < 400 and sent.request.stream:
+            raise EngineFailureError(f"The engine {remote.name} ended its stream before it began.")
+        begun.stall_s = self._pool.policy.stall_s
+        begun.first_token = partial(self._began_to_answer, visit, began)
+        outcome: Outcome = "unknown" if answer.status == 429 else "bad" if answer.status in _BAD else "good"
+        return Opened(visit, sent, begun, outcome, stack)
+
+    def _began_to_answer(self, visit: Visit, sent_at: float) -> None:
+        visit.first_token()
+        self._pool.took(visit, time.monotonic() - sent_at)
+
+    def _given_up(self, visit: Visit, error: BaseException, waited_s: float) -> Outcome:
+        """Nobody waited for the replica any longer: after how long says something of it."""
+        if not isinstance(error, asyncio.CancelledError):
+            return "unknown"
+        median = None if visit.member.ttft is None else visit.member.ttft.median(time.monotonic())
+        if median is not None and waited_s > median:
+            self._pool.took(visit, waited_s)
+        return "bad" if waited_s >= self._pool.policy.hung_s else "unknown"
+
+    def _why_elsewhere(self, opened: Opened | EngineError) -> str | None:
+        """In a word, why another replica may be asked; None: none may."""
+        if isinstance(opened, Opened):
+            return str(opened.status) if opened.status in _ELSEWHERE else None
+        if isinstance(opened, EngineNotReadyError):
+            return "not_ready"
+        if isinstance(opened, EngineOverloadedError):
+            return "overloaded"
+        if not isinstance(opened, EngineFailureError) or isinstance(opened, EngineTimeoutError):
+            return None  # it may work on it still
+        self._killed += 1
+        return "broken" if self._killed < _KILLED else None
+
+    async def _hedged(self, visit: Visit, after_s: float) -> Opened | EngineError:
+        """The first good answer of one replica, or of a second one that is asked where the first takes long."""
+        tasks = [asyncio.create_task(self._tried_at(visit))]
+        found: Opened | EngineError | None = None
+        try:
+            await asyncio.wait(tasks, timeout=after_s)
+            if not tasks[0].done() and (second := await self._another()) is not None:
+                tasks.append(asyncio.create_task(self._tried_at(second)))
+            found = await self._best(tasks)
+        finally:
+            await _drop([task for task in tasks if not task.done() or _result(task) is not found])
+        if len(tasks) == 2:
+            self._pool.hedges["won" if _result(tasks[1]) is found else "lost"] += 1
+        return found
+
+    async def _best(self, tasks: list["asyncio.Task[Opened | EngineError]"]) -> Opened | EngineError:
+        """Good before bad, and the earlier one of equals."""
+        waiting = set(tasks)
+        while waiting:
+            done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                found = task.result()
+                if isinstance(found, Opened) and found.outcome == "good":
+                    return found
+        return tasks[-1].result()
+
+    def _noted(self, opened: Opened) -> None:
+        """Which of several tries the record speaks of."""
+        self._record.replica, self._record.block_size = opened.sent.replica, opened.visit.remote.block_size
+        self._record.expected = opened.sent.expected
+
+
+async def _drop(tasks: list["asyncio.Task[Opened | EngineError]"]) -> None:
+    """Cancel what runs, close what was opened."""
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        await asyncio.wait(tasks)
+    for task in tasks:
+        found = _result(task)
+        if isinstance(found, Opened):
+            found.outcome = "unknown"
+            await found.aclose()
+
+
+def _result(task: "asyncio.Task[Opened | EngineError]") -> Opened | EngineError | None:
+    """None: it was cancelled, or failed."""
+    return None if not task.done() or task.cancelled() or task.exception() is not None else task.result()
+
+
+def _outcome(error: EngineError) -> Outcome:
+    """What it says of the replica."""
+    return "bad" if isinstance(error, EngineNotReadyError | EngineFailureError) else "unknown"

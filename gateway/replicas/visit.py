@@ -1,0 +1,42 @@
+"""One request at one replica, from when it was chosen until it has ended there."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from engine_adapters.base import ReuseReport
+from gateway.relay.remote import Remote
+from gateway.replicas.breaker import Outcome, Pass, State
+from gateway.replicas.member import Member
+from gateway.routing.router import Decision, Router
+
+
+@dataclass(slots=True)
+class Visit:
+    """Whoever gets it says once how it ended; saying it again is of no effect."""
+
+    decision: Decision
+    member: Member
+    _router: Router
+    _pass: Pass
+    _ended: Callable[["Visit", State | None], None]  # to what its breaker has changed by that
+    _open: bool = True
+    _answering: bool = False
+
+    @property
+    def remote(self) -> Remote:
+        """The replica."""
+        return self.member.remote
+
+    def first_token(self) -> None:
+        """It has begun to answer."""
+        if not self._answering:
+            self._answering = True
+            self._router.first_token(self.decision)
+
+    def ended(self, outcome: Outcome, reuse: ReuseReport | None = None) -> None:
+        """The request has ended there; None: no answer said anything of reuse."""
+        if not self._open:
+            return
+        self._open = False
+        self._router.ended(self.decision, reuse)
+        self._ended(self, self.member.breaker.end(self._pass, outcome))
