@@ -118,12 +118,12 @@ class _Endpoints:
         Every path is there, whichever engines are: what an engine has not is refused by its name.
         """
         before, settings = self._context, configured.settings
-        self._served.pools, self._served.aliases = configured.pools, configured.aliases
+        self._served.pools, self._served.aliases = configured.pools, settings.aliases
         self._admission.take(settings)
         canon = CanonStage(settings.canon, before.canon)
         self._context = replace(
             before,
-            served=self._served.over(configured.pools, configured.aliases),
+            served=self._served.over(configured.pools, settings.aliases),
             settings=settings,
             canon=canon,
             tenants=configured.tenants,

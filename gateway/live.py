@@ -9,7 +9,6 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.replicas.pool import EnginePool
-from gateway.served import Alias
 from gateway.settings import GatewaySettings
 from gateway.tenants.authenticator import OPEN, Authenticator
 
@@ -21,7 +20,6 @@ class Configured:
     settings: GatewaySettings = field(default_factory=GatewaySettings)
     pools: tuple[EnginePool, ...] = ()
     tenants: Authenticator = OPEN
-    aliases: Mapping[str, Alias] = field(default_factory=dict)
 
 
 Apps: TypeAlias = Mapping[str, ASGIApp]  # by route, each with one configuration in it

@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 from engine_adapters.base import Capabilities, EngineAdapter, Health
 from engine_adapters.errors import EngineNotReadyError
+from gateway.aliases import Alias
 from gateway.errors import ApiError
 from gateway.prompts import PromptSource
 from gateway.relay.remote import Remote
@@ -30,14 +31,6 @@ class Backend:
     def capabilities(self) -> Capabilities:
         """What the engine can do; raises EngineNotReadyError before it is known."""
         return self.engine.capabilities()
-
-
-@dataclass(frozen=True, slots=True)
-class Alias:
-    """What another name for a model stands for."""
-
-    engine: str  # its name
-    model: str  # as clients of that engine say it
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,12 @@
 """What an operator may set about the HTTP surface. Every bound of the gateway is a field here."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
 from canon.policy import RULES_VERSION
 from canon.slots import CONFIRMATIONS
+from gateway.aliases import Alias
 from gateway.canonical.policies import PolicyFor
 from gateway.telemetry.otel.options import OtelOptions
 
@@ -43,6 +45,7 @@ class GatewaySettings:
     inline_parse_bytes: int = 256 * 1024  # larger bodies are parsed off the event loop
     prompt_threads: int = 2  # threads which do that
     canon: CanonSettings = field(default_factory=CanonSettings)
+    aliases: Mapping[str, Alias] = field(default_factory=dict)  # other names for models
     usage: Literal["standard", "full"] = "standard"  # full: `usage.kvgate` in every answer
     otel: OtelOptions | None = None  # traces and metrics that are sent; None: none
     retry_after_s: int = 2  # what Retry-After says with 429 and 503

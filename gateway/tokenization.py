@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import Discriminator, Field, Tag
 from starlette.types import Send
 
 from canon.errors import TemplateError
@@ -41,11 +41,27 @@ class TokenizeBody(TemplateFields):
     return_token_strs: bool | None = None
 
 
+def _kind_of_tokens(tokens: object) -> str | None:
+    if not isinstance(tokens, list):
+        return None
+    return "<batches>" if tokens and isinstance(tokens[0], list) else "<ids>"
+
+
+Tokens = Annotated[
+    Annotated[Ids, Tag("<ids>")] | Annotated[list[Ids], Field(fail_fast=True), Tag("<batches>")],
+    Discriminator(
+        _kind_of_tokens,
+        custom_error_type="tokens_type",
+        custom_error_message="tokens are a list of token ids, or a list of such lists",
+    ),
+]
+
+
 class DetokenizeBody(WireModel):
     """Token ids, or several lists of them (SGLang)."""
 
     model: str | None = None
-    tokens: Ids | Annotated[list[Ids], Field(min_length=1, fail_fast=True)]
+    tokens: Tokens
     skip_special_tokens: bool = False
 
 

@@ -165,5 +165,6 @@ def settings_of(config: Config) -> GatewaySettings:
             config.canon_rules_version,
             config.canon_slot_confirmations,
         ),
+        aliases={name: alias.made() for name, alias in config.aliases.items()},
         usage=config.usage,
     )

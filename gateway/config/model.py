@@ -9,6 +9,7 @@ from canon.errors import PolicyError
 from canon.policy import RULES_VERSION, RULES_VERSIONS
 from canon.slots import CONFIRMATIONS
 from gateway.canonical.policies import parse_policy
+from gateway.config.aliases import AliasConfig, AliasName, check_aliases
 from gateway.config.base import ConfigModel
 from gateway.config.capture import CaptureConfig
 from gateway.config.engines import EmbeddedEngine, EngineConfig, RemoteEngine, SGLangProcessEngine
@@ -25,6 +26,7 @@ class Config(ConfigModel):
     """Engines, and what is done to requests on their way to them."""
 
     engines: Annotated[list[EngineConfig], Field(min_length=1)]
+    aliases: Annotated[dict[AliasName, AliasConfig], Field(default_factory=dict)]
     canon_policy: Annotated[list[str], Field(default_factory=list)]  # as --canon-policy
     canon_rules_version: int = RULES_VERSION  # for conversations that begin; running ones keep theirs
     # Different values that make a gap in a line a learned slot.
@@ -74,6 +76,7 @@ class Config(ConfigModel):
                 raise ValueError(f"two {what} are called {twice[0]!r}")
         if len(self.engines) - len(self.remotes) > 1:
             raise ValueError("only one engine can be embedded or sglang_process")
+        check_aliases(self.aliases, {engine.name: engine.client_names() for engine in self.engines})
         return self
 
     @field_validator("tenants")

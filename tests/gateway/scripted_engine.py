@@ -166,7 +166,7 @@ class BytePrompts:
     def encode(self, text: str, *, add_special_tokens: bool = True, scope: str = "") -> NDArray[np.int32]:
         return byte_ids(text)
 
-    def decode(self, ids: Sequence[int] | NDArray[np.int32]) -> str:
+    def decode(self, ids: Sequence[int] | NDArray[np.int32], *, skip_special_tokens: bool = False) -> str:
         return bytes(int(i) for i in ids).decode("utf-8", "replace")
 
 

@@ -80,6 +80,7 @@ def relaying(
     served, rows = Served(backend, pools=pools, embedded=False), Rows()
     listener = listen("127.0.0.1", 0)
     live = Live(Configured(settings or GatewaySettings(), served.pools, tenants))
+    remotes = served.remotes
     app = create_app_over(served, ledger=rows, live=live)
     loops: list[asyncio.AbstractEventLoop] = []
 
