@@ -116,6 +116,26 @@ def bench_ledger(
         raise typer.Exit(1)
 
 
+@bench.command("gateway")
+def bench_gateway(
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer and shorter rounds.")] = False,
+    litellm: Annotated[
+        Path | None,
+        typer.Option(
+            exists=True, dir_okay=False, help="LiteLLM's program.", show_default="one that the bench installs"
+        ),
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+) -> None:
+    """What the gateway costs a request and a chunk, against a bare relay and LiteLLM's proxy."""
+    try:
+        from bench.gateway import table
+    except ModuleNotFoundError as error:
+        refuse(f"The benchmark needs {error.name}: pip install 'kvgate[bench]'")
+    if not table.main(json=json, quick=quick, litellm_program=litellm):
+        raise typer.Exit(1)
+
+
 @app.command()
 def lint(
     logs: Annotated[

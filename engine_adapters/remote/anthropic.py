@@ -16,11 +16,12 @@ class AnthropicEngine(OpenAICompatibleEngine):
 
     paths: ClassVar[Mapping[Route, str]] = MESSAGE_PATHS
 
+    usual_headers: ClassVar[Mapping[str, str]] = {"anthropic-version": VERSION}
+
     def __init__(
         self, name: str, base_url: str, models: Sequence[str] = (), options: HttpOptions | None = None
     ) -> None:
         super().__init__(name, base_url, models, options, "anthropic")
-        self._client.headers.setdefault("anthropic-version", VERSION)
 
     async def detect(self) -> RemoteCapabilities:
         models = self.models or await self._served_models()

@@ -1,4 +1,4 @@
-"""What all engines behind HTTP have in common: one pooled client, bytes on, bytes back."""
+"""What all engines behind HTTP have in common: requests on over kept connections, bytes back, and small questions."""
 
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -19,7 +19,6 @@ from engine_adapters.errors import (
 )
 from engine_adapters.remote import openapi
 from engine_adapters.remote.json_patch import patched
-from engine_adapters.remote.kept_connections import send_kept
 from engine_adapters.remote.openapi import Api, read_api
 from engine_adapters.remote.paths import BESIDE_THE_API, METHODS, MODEL_PATHS
 from engine_adapters.remote.prometheus import parse_metrics
@@ -33,6 +32,15 @@ from engine_adapters.remote.relay import (
     Rewrites,
     Route,
 )
+from engine_adapters.remote.transport import (
+    Bounds,
+    EngineClient,
+    Exchange,
+    NoConnectionError,
+    NoFreeConnectionError,
+    TooSlowError,
+    TransportError,
+)
 from engine_adapters.reuse.profiles import PROFILES, Profile
 from engine_adapters.reuse.reading import UsageRead
 from engine_adapters.reuse.watcher import StreamWatcher, WholeWatcher
@@ -43,10 +51,6 @@ _PASSED_BACK = (
     "x-ratelimit-remaining-requests",
     "x-ratelimit-remaining-tokens",
 )
-# Shorter than the five seconds after which servers of the uvicorn family close what idles: a request must not meet
-# that moment.
-_IDLE_S = 3.0
-_JSON = {"content-type": "application/json"}
 _NO_SUCH_QUESTION = (401, 403, 404, 405)  # statuses of who does not answer about its health
 _MAX_WHOLE = 256 << 20  # bytes of an answer that is no stream
 
@@ -73,6 +77,8 @@ class HttpEngine(RelayEngine):
 
     paths: ClassVar[Mapping[Route, str]] = MODEL_PATHS
 
+    usual_headers: ClassVar[Mapping[str, str]] = {}  # on every request that brings no other
+
     def __init__(
         self,
         name: str,
@@ -87,26 +93,15 @@ class HttpEngine(RelayEngine):
         self._options = options or HttpOptions()
         self._url = base_url.rstrip("/")
         self._root = self._url if self._url.endswith("/v1") else f"{self._url}/v1"
-        limits = httpx.Limits(
-            max_connections=self._options.max_connections,
-            max_keepalive_connections=self._options.max_connections,
-            keepalive_expiry=_IDLE_S,
-        )
+        headers = {**self.usual_headers, **self._options.headers}
         # Neither proxies of the environment nor redirects: requests go to the configured host and nowhere else.
-        self._client = httpx.AsyncClient(
-            timeout=self._timeout(), limits=limits, headers=dict(self._options.headers), trust_env=False
-        )
+        self._client = httpx.AsyncClient(timeout=self._options.probe_s, headers=headers, trust_env=False)
+        self._relays = EngineClient(_bounds(self._options, headers))
 
     @property
     def server(self) -> str:
         """The engine's address without the API's root."""
         return self._url.removesuffix("/v1")
-
-    def _timeout(self) -> httpx.Timeout:
-        options = self._options
-        return httpx.Timeout(
-            options.first_byte_s, connect=options.connect_s, write=options.write_s, pool=options.pool_s
-        )
 
     async def detect(self) -> RemoteCapabilities:
         models = self.models or await self._served_models()
@@ -170,46 +165,38 @@ class HttpEngine(RelayEngine):
         profile = PROFILES["anthropic"] if request.route == "messages" else self._profile
         method = METHODS.get(request.route, "POST")
         body = self.upstream_body(request) if request.body else b""
-        response = await self.opened(self.url(request), body, request.headers, method)
+        exchange = await self.opened(self.url(request), body, request.headers, method)
         try:
             yield _HttpAnswer(
                 self.name,
-                response,
+                exchange,
                 profile,
                 prompts_in(request),
                 self.rewrites(request, rewrites or Rewrites()),
             )
         finally:
-            await response.aclose()
+            exchange.close()
 
     async def opened(
         self, url: str, body: bytes, headers: Mapping[str, str], method: str = "POST"
-    ) -> httpx.Response:
-        """An answer whose body is still to come; whoever gets it closes it.
+    ) -> Exchange:
+        """An answer whose body is still to come; whoever gets it closes it. Names of `headers` are in lower case.
 
-        Raises EngineNotReadyError or EngineFailureError where there is no answer at all.
+        Raises EngineNotReadyError, EngineOverloadedError or EngineFailureError where there is no answer at all.
         """
-        sent = self._client.build_request(
-            method,
-            url,
-            content=body,
-            headers={**(_JSON if body else {}), "accept-encoding": "identity", **headers},
-        )
         try:
-            return await send_kept(self._client, sent)
-        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+            return await self._relays.ask(method, url, body, headers)
+        except NoConnectionError as error:
             # Its address is for the operator, who reads it in the log; this goes to the client.
             raise EngineNotReadyError(f"The engine {self.name} does not answer.") from error
-        except httpx.PoolTimeout as error:
+        except NoFreeConnectionError as error:
             raise EngineOverloadedError(
                 f"All {self._options.max_connections} connections to the engine {self.name} are in use."
             ) from error
-        except httpx.TimeoutException as error:
-            raise EngineTimeoutError(
-                f"The engine {self.name} took too long ({type(error).__name__})."
-            ) from error
-        except httpx.HTTPError as error:
-            raise EngineFailureError(f"The engine {self.name} broke the connection: {error}") from error
+        except TooSlowError as error:
+            raise EngineTimeoutError(f"The engine {self.name} took too long: {error}.") from error
+        except TransportError as error:
+            raise EngineFailureError(f"The engine {self.name} broke the connection: {error}.") from error
 
     async def ask(self, method: str, url: str, **more: Any) -> dict[str, Any]:
         """One small JSON exchange; raises EngineNotReadyError where it cannot be had."""
@@ -223,7 +210,7 @@ class HttpEngine(RelayEngine):
     async def answer_of(self, method: str, url: str, **more: Any) -> httpx.Response:
         """One small exchange, whatever its status; raises EngineNotReadyError where there is no answer."""
         try:
-            return await self._client.request(method, url, timeout=self._options.probe_s, **more)
+            return await self._client.request(method, url, **more)
         except httpx.HTTPError as error:
             why = str(error) or type(error).__name__
             raise EngineNotReadyError(f"The engine {self.name} does not answer at {url}: {why}") from error
@@ -263,7 +250,24 @@ class HttpEngine(RelayEngine):
         raise UnsupportedByEngineError(f"The engine {self.name} has no way to forget what it cached.")
 
     async def aclose(self) -> None:
+        await self._relays.aclose()
         await self._client.aclose()
+
+
+def _bounds(options: HttpOptions, headers: Mapping[str, str]) -> Bounds:
+    return Bounds(
+        connect_s=options.connect_s,
+        read_s=options.first_byte_s,
+        write_s=options.write_s,
+        free_s=options.pool_s,
+        connections=options.max_connections,
+        headers={
+            "accept": "*/*",
+            "accept-encoding": "identity",
+            "user-agent": "kvgate",
+            **{name.lower(): value for name, value in headers.items()},
+        },
+    )
 
 
 def prompts_in(request: RelayRequest) -> int:
@@ -293,13 +297,13 @@ class _HttpAnswer(RelayedAnswer):
     """One answer over HTTP."""
 
     def __init__(
-        self, engine: str, response: httpx.Response, profile: Profile, prompts: int, rewrites: Rewrites
+        self, engine: str, exchange: Exchange, profile: Profile, prompts: int, rewrites: Rewrites
     ) -> None:
         self._engine = engine
-        self._response = response
-        self.status = response.status_code
-        self.content_type = response.headers.get("content-type", "application/json")
-        self.headers = {name: response.headers[name] for name in _PASSED_BACK if name in response.headers}
+        self._exchange = exchange
+        self.status = exchange.status
+        self.content_type = exchange.headers.get("content-type", "application/json")
+        self.headers = {name: exchange.headers[name] for name in _PASSED_BACK if name in exchange.headers}
         self._rewrite: Rewrite | None = rewrites.usage if self.status < 400 else None
         self._translate = rewrites.whole if self.status < 400 else None
         self._stream: StreamWatcher | None = None
@@ -317,29 +321,22 @@ class _HttpAnswer(RelayedAnswer):
                 body = self._whole.read(await self._read_whole(), self._rewrite)
                 yield body if self._translate is None else self._translate(body)
                 return
-            async for chunk in self._bytes():
+            async for chunk in self._exchange.chunks():
                 if passed := self._stream.feed(chunk):
                     yield passed
             if left := self._stream.end():
                 yield left
-        except httpx.TimeoutException as error:
+        except TooSlowError as error:
             raise EngineTimeoutError(
                 f"The engine {self._engine} stopped in the middle of its answer."
             ) from error
-        except httpx.HTTPError as error:
-            raise EngineFailureError(
-                f"The engine {self._engine} broke off its answer: {type(error).__name__}"
-            ) from error
-
-    def _bytes(self) -> AsyncIterator[bytes]:
-        """As they came; unpacked where the engine packs although it was asked not to."""
-        packed = self._response.headers.get("content-encoding", "identity") != "identity"
-        return self._response.aiter_bytes() if packed else self._response.aiter_raw()
+        except TransportError as error:
+            raise EngineFailureError(f"The engine {self._engine} broke off its answer: {error}") from error
 
     async def _read_whole(self) -> bytes:
         parts: list[bytes] = []
         size = 0
-        async for chunk in self._bytes():
+        async for chunk in self._exchange.chunks():
             parts.append(chunk)
             size += len(chunk)
             if size > _MAX_WHOLE:

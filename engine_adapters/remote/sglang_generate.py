@@ -4,7 +4,6 @@ from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping
 from contextlib import aclosing
 from typing import Any
 
-import httpx
 import numpy as np
 import orjson
 from numpy.typing import NDArray
@@ -13,6 +12,7 @@ from engine_adapters.base import Capabilities, EngineAdapter, Event, GenerateReq
 from engine_adapters.embedded.output.pipeline import OutputPipeline
 from engine_adapters.errors import EngineFailureError, EngineNotReadyError, UnsupportedByEngineError
 from engine_adapters.remote.sglang import SGLangEngine
+from engine_adapters.remote.transport import TransportError
 from engine_adapters.reuse.reading import part
 from engine_adapters.reuse.sse import EventSplitter, event_data
 from engine_adapters.sglang_process.native import error_of, events_of, native_request
@@ -73,22 +73,22 @@ class SGLangGenerate(EngineAdapter):
         """The answer's events. Leaving early closes the connection, which ends the request in the engine."""
         response = await self._server.opened(f"{self._server.server}{_PATH}", asked, {})
         try:
-            if response.status_code >= 400:
-                raise error_of(_message(await response.aread()), response.status_code)
+            if response.status >= 400:
+                raise error_of(_message(await response.read()), response.status)
             splitter = EventSplitter()
-            async for chunk in response.aiter_raw():
+            async for chunk in response.chunks():
                 for event in splitter.feed(chunk):
                     data = event_data(event)
                     if data == b"[DONE]":
                         return
                     if data:
                         yield orjson.loads(data)
-        except (httpx.HTTPError, orjson.JSONDecodeError) as error:
+        except (TransportError, orjson.JSONDecodeError) as error:
             raise EngineFailureError(
                 f"The engine {self._server.name} broke off its answer: {type(error).__name__}"
             ) from error
         finally:
-            await response.aclose()
+            response.close()
         raise EngineFailureError(f"The engine {self._server.name} ended its answer before it was whole.")
 
     async def tokenize(self, text: str) -> NDArray[np.int32]:

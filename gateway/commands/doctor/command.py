@@ -15,6 +15,7 @@ from canon.errors import CanonError
 from canon.tokens import PromptTokenizer
 from engine_adapters.errors import EngineError
 from engine_adapters.remote.http_engine import HttpOptions
+from engine_adapters.remote.transport import TransportError
 from gateway.addresses import engine_url
 from gateway.commands.doctor.terminal import print_checkup
 from gateway.reports.doctor import Checkup, Doctor
@@ -91,7 +92,7 @@ def _check_url(url: str) -> None:
 
 
 def _next_step(error: EngineError) -> str:
-    if isinstance(error.__cause__, httpx.HTTPError):
+    if isinstance(error.__cause__, httpx.HTTPError | TransportError):
         return "See that it runs, and that this is its address."
     return (
         "Where it lists no models, say what it is with --kind and --model, and name its key with --key-env."

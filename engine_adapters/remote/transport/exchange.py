@@ -1,0 +1,220 @@
+"""One request and its answer, while that arrives."""
+
+import asyncio
+import zlib
+from collections.abc import AsyncIterator
+from typing import Protocol
+
+import httptools
+
+from engine_adapters.remote.transport.errors import BrokenError, TooSlowError, TransportError, UnheardError
+
+_PAUSE_AT = 256 * 1024  # bytes that wait for a slow reader; the engine is then slowed, too
+_MAX_HEAD = 256 * 1024  # bytes of an answer's head
+_UNPACKED = 1 << 20  # bytes that are unpacked at once
+# By content-encoding; what else there is needs libraries of its own.
+_WINDOWS = {"gzip": 16 + zlib.MAX_WBITS, "x-gzip": 16 + zlib.MAX_WBITS, "deflate": zlib.MAX_WBITS}
+
+
+class Line(Protocol):
+    """The connection below an exchange."""
+
+    def hold(self, on: bool) -> None:
+        """Read no more, or again."""
+
+    def cut(self) -> None:
+        """End the connection at once."""
+
+    def free(self, *, keep: bool) -> None:
+        """The exchange is over; `keep`: the connection can take another one."""
+
+
+class Exchange:
+    """An answer: its head when `headed()` returns, its body from `chunks()`. Used from one event loop.
+
+    `read_s` is how long each byte may be waited for.
+    """
+
+    def __init__(self, line: Line, read_s: float) -> None:
+        self.status = 0  # 0: not known yet
+        self.headers: dict[str, str] = {}  # names in lower case; repeated ones joined
+        self.heard = False  # a byte of the answer has come
+        self._line = line
+        self._read_s = read_s
+        self._loop = asyncio.get_running_loop()
+        self._parser = httptools.HttpResponseParser(self)
+        self._head_size = 0
+        self._parts: list[bytes] = []
+        self._waiting_bytes = 0
+        self._held = self._headed = self._complete = False
+        self._error: TransportError | None = None
+        self._waiter: asyncio.Future[None] | None = None
+        self._until = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+
+    # What the connection tells.
+
+    def received(self, data: bytes) -> None:
+        """Bytes of the answer."""
+        self.heard = True
+        if not self._headed:
+            self._head_size += len(data)
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, ValueError) as error:
+            self.fail(BrokenError(f"what came is no HTTP ({type(error).__name__})"))
+            return
+        if not self._headed and self._head_size > _MAX_HEAD:
+            self.fail(BrokenError("the answer's head is too large"))
+            return
+        if self._waiting_bytes > _PAUSE_AT and not self._held and not self._complete:
+            self._held = True
+            self._line.hold(True)
+        self._wake()
+
+    def ended(self) -> None:
+        """The connection has ended. An answer without a length ends like this, and is whole."""
+        if self._headed and self._ends_with_connection():
+            self._finish(keep=False)
+            self._wake()
+        elif self.heard:
+            self.fail(BrokenError("the engine ended the connection"))
+        else:
+            self.fail(UnheardError("the engine ended the connection before it answered"))
+
+    def fail(self, error: TransportError) -> None:
+        """End the exchange, and the connection with it."""
+        if not self._complete and self._error is None:
+            self._error = error
+            self._line.cut()
+            self._line.free(keep=False)
+            self._wake()
+
+    def _ends_with_connection(self) -> bool:
+        return "content-length" not in self.headers and "transfer-encoding" not in self.headers
+
+    # What the parser tells.
+
+    def on_message_begin(self) -> None:
+        if self._complete:  # more than was asked for, which would be read as the next answer
+            self._line.cut()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._headed:  # trailers, and what must not be there
+            return
+        key, text = name.decode("latin-1").lower(), value.decode("latin-1")
+        have = self.headers.get(key)
+        self.headers[key] = text if have is None else f"{have}, {text}"
+
+    def on_headers_complete(self) -> None:
+        status = self._parser.get_status_code()
+        if status >= 200 and not self._headed:
+            self.status, self._headed = status, True
+
+    def on_body(self, body: bytes) -> None:
+        if self._complete:
+            return
+        self._parts.append(body)
+        self._waiting_bytes += len(body)
+
+    def on_message_complete(self) -> None:
+        if not self._headed:  # 100 and its like; the answer is still to come
+            self.headers.clear()
+            return
+        self._finish(keep=self._parser.should_keep_alive() and not self._ends_with_connection())
+
+    def _finish(self, *, keep: bool) -> None:
+        if not self._complete:
+            self._complete = True
+            self._line.free(keep=keep)
+
+    # What the reader asks.
+
+    @property
+    def begun(self) -> bool:
+        """Whether the head is there, or will never be."""
+        return self._headed or self._error is not None
+
+    async def headed(self) -> None:
+        """Returns when status and headers are there; raises TransportError."""
+        while not self._headed:
+            if self._error is not None:
+                raise self._error
+            await self._wait()
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """The body as it arrives, unpacked where it is packed; raises TransportError when it breaks off."""
+        coding = self.headers.get("content-encoding", "identity").strip().lower()
+        if coding in ("identity", ""):
+            while data := await self._some():
+                yield data
+            return
+        if coding not in _WINDOWS:
+            raise BrokenError(f"the answer is packed with {coding!r:.40}, which was not asked for")
+        unpacker = zlib.decompressobj(_WINDOWS[coding])
+        while data := await self._some():
+            while data:
+                if part := _unpacked(unpacker, data):
+                    yield part
+                data = unpacker.unconsumed_tail
+        if not unpacker.eof:
+            raise BrokenError("what is packed ends in its middle")
+
+    async def read(self) -> bytes:
+        """The whole body."""
+        return b"".join([chunk async for chunk in self.chunks()])
+
+    def close(self) -> None:
+        """Whoever asked is done. What is not whole by now is cut off, which cancels it in the engine."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self.fail(BrokenError("the exchange was closed"))
+        self._parts.clear()
+
+    async def _some(self) -> bytes:
+        """What has arrived, at least a byte of it; empty at the end."""
+        while not self._parts:
+            if self._complete:
+                return b""
+            if self._error is not None:
+                raise self._error
+            await self._wait()
+        parts, self._parts = self._parts, []
+        self._waiting_bytes = 0
+        if self._held:
+            self._held = False
+            self._line.hold(False)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def _wake(self) -> None:
+        waiter = self._waiter
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+
+    async def _wait(self) -> None:
+        self._until = self._loop.time() + self._read_s
+        if self._timer is None:
+            self._timer = self._loop.call_at(self._until, self._look)
+        self._waiter = self._loop.create_future()
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+
+    def _look(self) -> None:
+        """Whether the wait has been too long. One timer for a whole answer: most waits end soon."""
+        self._timer = None
+        if self._waiter is None:
+            return
+        if self._loop.time() < self._until:
+            self._timer = self._loop.call_at(self._until, self._look)
+            return
+        self.fail(TooSlowError("no byte came in time"))
+
+
+def _unpacked(unpacker: "zlib._Decompress", data: bytes) -> bytes:
+    try:
+        return unpacker.decompress(data, _UNPACKED)
+    except zlib.error as error:
+        raise BrokenError("what is said to be packed is not") from error
