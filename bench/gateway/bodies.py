@@ -20,7 +20,7 @@ def chats(count: int, seed: int = 7) -> list[bytes]:
 
 def _chat(system: dict[str, str], rng: random.Random, number: int) -> bytes:
     empty = len(_body([system, {"role": "user", "content": f"{number}: "}]))
-    question = {"role": "user", "content": f"{number}: {prose(rng, _SIZE - empty)}"}
+    question = {"role": "user", "content": f"{number}: {prose(rng, _SIZE - empty)}".replace("\n", " ")}
     return _body([system, question])
 
 
