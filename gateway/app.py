@@ -10,6 +10,7 @@ from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 from starlette.routing import Route
 
+from canon.memory import MemoryStore
 from engine_adapters.base import EngineAdapter
 from engine_adapters.remote.relay import Route as EngineRoute
 from gateway.admission import Admission
@@ -18,6 +19,7 @@ from gateway.chat import chat_job
 from gateway.completions import completions_job
 from gateway.endpoint import GenerationEndpoint, LocalAnswer
 from gateway.errors import ApiError
+from gateway.front import ALONE, Siblings
 from gateway.jobs import JobContext, JobMaker
 from gateway.ledger.capture import BodyCapture
 from gateway.ledger.expectation import Predictor
@@ -56,16 +58,19 @@ def create_app_over(
     capture: BodyCapture | None = None,
     tenants: Authenticator = OPEN,
     live: Live | None = None,
+    memory: MemoryStore | None = None,
+    siblings: Siblings = ALONE,
 ) -> FastAPI:
     """The app over a model that may still be loading (`served.put()` makes it ready), and engines behind HTTP.
 
-    `live` is for who changes the configuration later; settings and tenants are then in there.
+    `live` is for who changes the configuration later; settings and tenants are then in there. `memory` is where
+    conversations are remembered (None: in this process), and `siblings` are processes that serve beside this one.
     """
     live = live or Live(Configured(settings or GatewaySettings(), served.pools, tenants))
     settings = live.now.settings
     threads = PromptThreads(settings)
     admission = Admission(settings)
-    telemetry = Telemetry(served, admission, ledger, settings.otel)
+    telemetry = Telemetry(served, admission, ledger, settings.otel, siblings)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -84,9 +89,8 @@ def create_app_over(
     app.add_exception_handler(HTTPException, _answer_http_exception)
     _add_model_routes(app, ModelRoutes(served, settings, lambda: live.now.tenants))
     app.add_api_route("/metrics", telemetry.scrape, methods=["GET"], include_in_schema=False)
-    context = JobContext(
-        served, threads, settings, CanonStage(settings.canon), ledger, predictor, telemetry.tracing, tenants
-    )
+    canon = CanonStage(settings.canon, memory=memory)
+    context = JobContext(served, threads, settings, canon, ledger, predictor, telemetry.tracing, tenants)
     live.serve(_Endpoints(context, served, admission).made)
     for route, paths in PATHS.items():
         endpoint = EpochRoute(route, live)

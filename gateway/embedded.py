@@ -9,6 +9,7 @@ from typing import Literal
 
 from engine_adapters.embedded.config import EmbeddedConfig
 from engine_adapters.embedded.models.progress import stage
+from gateway.prompts import PromptSource
 from gateway.served import EMBEDDED, Backend
 
 _SPINS = "1000"  # some tens of microseconds: longer than the way from one operation to the next
@@ -49,14 +50,23 @@ def load_embedded(options: EmbeddedOptions, progress: Callable[[str], None]) -> 
     """
     set_thread_waits(os.environ)
     with stage(progress, "importing PyTorch and Transformers"):
-        from canon.tokens import PromptTokenizer
         from engine_adapters.embedded.adapter import EmbeddedAdapter
 
-    template = None if options.chat_template is None else options.chat_template.read_text("utf-8")
-    engine = EmbeddedAdapter.load(options.engine, progress, template)
-    prompts = PromptTokenizer.from_folder(
-        engine.folder.tokenizer_path,
-        chat_template=template,
+    engine = EmbeddedAdapter.load(options.engine, progress, _template(options))
+    folder = engine.folder.tokenizer_path
+    return Backend(engine, embedded_prompts(options, folder), options.name, folder)
+
+
+def embedded_prompts(options: EmbeddedOptions, folder: Path) -> PromptSource:
+    """What makes the engine's prompts, of the tokenizer in `folder`; raises as `load_embedded`."""
+    from canon.tokens import PromptTokenizer
+
+    return PromptTokenizer.from_folder(
+        folder,
+        chat_template=_template(options),
         control_tokens_in_content=options.control_tokens_in_content,
     )
-    return Backend(engine, prompts, options.name)
+
+
+def _template(options: EmbeddedOptions) -> str | None:
+    return None if options.chat_template is None else options.chat_template.read_text("utf-8")

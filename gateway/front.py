@@ -3,13 +3,15 @@
 import socket
 import sys
 import time
-from collections.abc import Awaitable, Callable
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Protocol, TypeAlias
 
 import orjson
 
 from canon.memory import MemoryStore
 from gateway.listener import listen
+
+Figures: TypeAlias = Sequence[Sequence[Any]]  # see `gateway.telemetry.figures`
 
 
 class Siblings(Protocol):
@@ -25,6 +27,16 @@ class Siblings(Protocol):
             SiblingsAwayError: nobody can tell who they are now.
         """
 
+    def count(self, own: Callable[[], Figures]) -> None:
+        """`own` gives what this process has counted; called on any thread."""
+
+    async def figures(self) -> list[Figures]:
+        """What this process, the others, and those that have ended have counted; empty: it is the only one.
+
+        Raises:
+            SiblingsAwayError: nobody can tell now.
+        """
+
 
 class SiblingsAwayError(Exception):
     """What the processes of a server share is away: what all of them say together cannot be said."""
@@ -38,6 +50,13 @@ class Alone:
 
     async def ask(self, name: str, *args: Any) -> list[Any]:
         """Nobody answers."""
+        return []
+
+    def count(self, own: Callable[[], Figures]) -> None:
+        """Nobody asks."""
+
+    async def figures(self) -> list[Figures]:
+        """It is the only one."""
         return []
 
 

@@ -57,6 +57,17 @@ class ServeOptions:
     json: bool = False  # True: say "ready" on stdout as one JSON object
 
 
+def check_open(
+    listener: socket.socket, tenants: Authenticator, options: ServeOptions, *, tell: bool = True
+) -> None:
+    """Raise ListenError where strangers would get in; `tell` an operator who wants it so."""
+    if tenants is OPEN and not is_loopback(listener):
+        if not options.allow_no_keys:
+            raise ListenError(_NO_KEYS.format(host=options.host))
+        if tell:
+            print(_OPEN, file=sys.stderr, flush=True)
+
+
 class Service:
     """One serving process. `load` is None where all engines are in `pools`."""
 
@@ -77,7 +88,16 @@ class Service:
         self._books = books
         self._tenants = tenants
         live = Live(Configured(settings, self._served.pools, tenants))
-        app = create_app_over(self._served, None, books.sink, books.predictor, books.capture, live=live)
+        app = create_app_over(
+            self._served,
+            None,
+            books.sink,
+            books.predictor,
+            books.capture,
+            live=live,
+            memory=self._front.memory,
+            siblings=self._front.siblings,
+        )
         config = server_config(app, grace_s=options.ending.grace_s)
         self._server = GatewayServer(config, self._served, options.ending, live)
         self._loader = threading.Thread(target=self._load_model, name="kvgate-load", daemon=True)
@@ -87,12 +107,11 @@ class Service:
         """Serve until a signal; the process's exit status. Raises ListenError before anything is loaded."""
         listener = self._front.listen()
         self._url = url_of(listener)
-        if self._tenants is OPEN and not is_loopback(listener):
-            if not self._options.allow_no_keys:
-                listener.close()
-                raise ListenError(_NO_KEYS.format(host=self._options.host))
-            if self._front.leader:
-                print(_OPEN, file=sys.stderr, flush=True)
+        try:
+            check_open(listener, self._tenants, self._options, tell=self._front.leader)
+        except ListenError:
+            listener.close()
+            raise
         # The server raises the signal again when it has drained; by then it has had its effect.
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: None)

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TypeAlias
 
 from engine_adapters.base import Capabilities, EngineAdapter, Health
@@ -27,6 +28,7 @@ class Backend:
     engine: EngineAdapter
     prompts: PromptSource
     name: str = EMBEDDED
+    tokenizer: Path | None = None  # folder that `prompts` were made from; None: not from one
 
     def capabilities(self) -> Capabilities:
         """What the engine can do; raises EngineNotReadyError before it is known."""

@@ -3,11 +3,13 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from canon.tokens import PromptTokenizer
 from engine_adapters.sglang_process.adapter import SGLangProcess
 from engine_adapters.sglang_process.config import SGLangConfig
+from gateway.prompts import PromptSource
 from gateway.served import Backend
 
 
@@ -28,8 +30,11 @@ async def start_sglang(options: SGLangOptions, progress: Callable[[str], None]) 
         OSError: SGLang's interpreter cannot be started, or the model cannot be read.
     """
     model = options.engine.model
-    prompts = await asyncio.to_thread(
-        PromptTokenizer.from_folder, model, control_tokens_in_content=options.control_tokens_in_content
-    )
+    prompts = await asyncio.to_thread(sglang_prompts, options, model)
     progress(f"starting SGLang with {model.name}")
-    return Backend(await SGLangProcess.start(options.engine), prompts, options.name)
+    return Backend(await SGLangProcess.start(options.engine), prompts, options.name, model)
+
+
+def sglang_prompts(options: SGLangOptions, folder: Path) -> PromptSource:
+    """What makes the engine's prompts, of the tokenizer in `folder`; raises as `start_sglang`."""
+    return PromptTokenizer.from_folder(folder, control_tokens_in_content=options.control_tokens_in_content)

@@ -33,13 +33,18 @@ class Canonical:
 class CanonStage:
     """Canon with the gateway's settings and memory. Safe from any thread."""
 
-    def __init__(self, settings: CanonSettings, before: "CanonStage | None" = None) -> None:
-        """`before`: a stage with other settings, whose memory this one goes on with."""
+    def __init__(
+        self, settings: CanonSettings, before: "CanonStage | None" = None, memory: MemoryStore | None = None
+    ) -> None:
+        """`before`: a stage with other settings, whose memory this one goes on with.
+
+        `memory`: where conversations are remembered; None: in this process.
+        """
         self._policies = Policies(settings.policies, settings.rules_version)
         self._rules_version = settings.rules_version
         self._session_headers = settings.session_headers
         if before is None:
-            store: MemoryStore = LocalStore(settings.memory_bytes, ttl_s=settings.memory_ttl_s)
+            store: MemoryStore = memory or LocalStore(settings.memory_bytes, ttl_s=settings.memory_ttl_s)
             self._gain = GainCounter()
         else:
             store, self._gain = before._memory.store, before._gain

@@ -225,12 +225,27 @@ def serve(
         bool,
         typer.Option("--allow-no-keys", help="Listen beyond this machine although nobody needs a key."),
     ] = False,
+    workers: Annotated[
+        int | None, typer.Option(min=1, max=256, help="Processes that serve.", show_default="1")
+    ] = None,
+    seat: Annotated[int | None, typer.Option(hidden=True)] = None,
     json: Annotated[
         bool, typer.Option("--json", help="JSON log lines, and JSON on stdout when ready.")
     ] = False,
 ) -> None:
     """Serve one model, or the engines of a configuration, over the OpenAI API."""
-    where = Where(host, port, drain_delay, grace, json=json, allow_no_keys=allow_no_keys)
+    from gateway.workers.seat import Seat
+
+    where = Where(
+        host,
+        port,
+        drain_delay,
+        grace,
+        json=json,
+        allow_no_keys=allow_no_keys,
+        processes=workers,
+        seat=None if seat is None else Seat.take(seat),
+    )
     if config is not None or names_engines(os.environ):
         _serve_config(context, config, where)
     if stray := first_variable(os.environ):
@@ -242,16 +257,16 @@ def serve(
     from gateway.canonical.policies import parse_policy
     from gateway.cold_cache import cold_coding, shared_store
     from gateway.config.server import ServerConfig
-    from gateway.embedded import EmbeddedOptions, load_embedded, missing_packages
+    from gateway.embedded import EmbeddedOptions, embedded_prompts, load_embedded, missing_packages
     from gateway.ledger.books import LedgerBooks
     from gateway.ledger.capture import capture_settings
     from gateway.ledger.errors import LedgerError
     from gateway.listener import ListenError
     from gateway.logs import configure_logs
     from gateway.secrets import SecretError
-    from gateway.serve import Service
     from gateway.settings import MIB, CanonSettings, GatewaySettings
     from gateway.telemetry.otel.options import OtelOptionsError, otel_options
+    from gateway.workers.launch import Parts, run
 
     missing = missing_packages()
     if missing:
@@ -313,10 +328,14 @@ def serve(
             capture = capture_settings(
                 capture_bodies, capture_share, *redacted, capture_structure_only, max_gib=capture_max_gib
             )
-        books = LedgerBooks(ledger, os.environ, ledger_keep, capture)
-        status = Service(
-            partial(load_embedded, options), where.options(ServerConfig()), settings, books=books
-        ).run()
+        parts = Parts(
+            where.options(ServerConfig()),
+            settings,
+            partial(load_embedded, options),
+            partial(embedded_prompts, options),
+            books=lambda leads: LedgerBooks(ledger, os.environ, ledger_keep, capture, leads=leads),
+        )
+        status = run(parts, where.workers(ServerConfig()), where.seat)
     except (LedgerError, ListenError) as error:
         refuse(str(error))
     raise typer.Exit(status)

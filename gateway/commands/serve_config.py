@@ -2,19 +2,20 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from gateway.commands.serve_where import Where
-from gateway.config.build import authenticator_of, ledger_of, load_of, pools_of, settings_of
+from gateway.config.build import authenticator_of, ledger_of, load_of, pools_of, prompts_of, settings_of
 from gateway.config.errors import ConfigError
 from gateway.config.load import load_config
 from gateway.ledger.books import LedgerBooks
 from gateway.logs import configure_logs
-from gateway.serve import Service
 from gateway.telemetry.otel.options import OtelOptionsError, otel_options
+from gateway.workers.launch import Parts, run
 
 _BESIDE = frozenset(
-    {"config", "host", "port", "drain_delay", "grace", "json", "allow_no_keys"}
+    {"config", "workers", "seat", "host", "port", "drain_delay", "grace", "json", "allow_no_keys"}
 )  # options that may stand beside a file
 
 
@@ -35,15 +36,22 @@ def serve_config(file: Path | None, where: Where, given: Collection[str], enviro
         names = ", ".join(f"--{name.replace('_', '-')}" for name in others)
         raise OptionsTwiceError(f"{names}: with --config this stands in the file")
     config = load_config(file, environ)
-    pools = pools_of(config, environ)
+    if where.seat is None:
+        pools_of(config, environ)  # says what is wrong with them before anything is started
     tenants = authenticator_of(config, environ)
-    load = load_of(config)
     try:
         otel = otel_options(environ, config.otlp_endpoint)
     except OtelOptionsError as error:
         raise ConfigError(str(error)) from error
     configure_logs(json=where.json)
     capture = None if config.capture is None else config.capture.settings()
-    books = LedgerBooks(ledger_of(config), environ, config.ledger.keep, capture)
-    settings = replace(settings_of(config), otel=otel)
-    return Service(load, where.options(config.server), settings, pools, books, tenants=tenants).run()
+    parts = Parts(
+        where.options(config.server),
+        replace(settings_of(config), otel=otel),
+        load_of(config),
+        prompts_of(config),
+        partial(pools_of, config, environ),
+        lambda leads: LedgerBooks(ledger_of(config), environ, config.ledger.keep, capture, leads=leads),
+        tenants,
+    )
+    return run(parts, where.workers(config.server), where.seat)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:  # they bring a web server with them
     from gateway.config.server import ServerConfig
     from gateway.serve import ServeOptions
+    from gateway.workers.seat import Seat
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +19,12 @@ class Where:
     grace_s: float | None
     json: bool
     allow_no_keys: bool = False
+    processes: int | None = None  # that serve
+    seat: "Seat | None" = None  # this process is one of them, or beside them
+
+    def workers(self, server: "ServerConfig") -> int:
+        """How many processes serve."""
+        return server.workers if self.processes is None else self.processes
 
     def options(self, server: "ServerConfig") -> "ServeOptions":
         """With what the configuration says of the rest."""

@@ -1,7 +1,8 @@
 """From a checked configuration to engines, and to what the gateway is told."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
+from pathlib import Path
 
 from canon.errors import ModelFolderError
 from canon.tokens import ControlTokenScanner
@@ -26,13 +27,14 @@ from gateway.config.engines import (
 from gateway.config.errors import ConfigError
 from gateway.config.model import Config
 from gateway.config.tenants import keyed
-from gateway.embedded import EmbeddedOptions, load_embedded, missing_packages
+from gateway.embedded import EmbeddedOptions, embedded_prompts, load_embedded, missing_packages
+from gateway.prompts import PromptSource
 from gateway.relay.control_tokens import ControlTokenCheck
 from gateway.relay.remote import Remote
 from gateway.replicas.pool import EnginePool
 from gateway.serve import Load
 from gateway.settings import MIB, CanonSettings, GatewaySettings
-from gateway.sglang_process import SGLangOptions, start_sglang
+from gateway.sglang_process import SGLangOptions, sglang_prompts, start_sglang
 from gateway.tenants.authenticator import OPEN, Authenticator
 
 _GIB = 1024 * MIB
@@ -149,6 +151,16 @@ def load_of(config: Config) -> Load | None:
             f"engines: the embedded engine needs {', '.join(missing)}: pip install 'kvgate[embedded]'"
         )
     return partial(load_embedded, embedded_options(local))
+
+
+def prompts_of(config: Config) -> Callable[[Path], PromptSource] | None:
+    """What makes prompts of the engine that this server runs, from a tokenizer's folder; None: it runs none."""
+    local = config.local
+    if local is None:
+        return None
+    if isinstance(local, SGLangProcessEngine):
+        return partial(sglang_prompts, sglang_options(local))
+    return partial(embedded_prompts, embedded_options(local))
 
 
 def ledger_of(config: Config) -> str | None:

@@ -13,6 +13,7 @@ class ServerConfig(ConfigModel):
 
     host: Annotated[str, Field(min_length=1, max_length=255)] = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535)] = 8000  # 0 takes a free one
+    workers: Annotated[int, Field(ge=1, le=256)] = 1  # processes that serve
     allow_no_keys: bool = False  # beyond this machine, although nobody needs a key
     drain_delay_s: Annotated[float, Field(ge=0, le=3600)] = 0.0  # not ready, and still taking requests
     grace_s: Annotated[float, Field(ge=0, le=86400)] = 30.0  # then running requests may go on for so long

@@ -63,10 +63,15 @@ class LedgerBooks:
         environ: Mapping[str, str],
         keep: str | None = None,
         capture: CaptureSettings | None = None,
+        *,
+        leads: bool = True,
     ) -> None:
-        """As `open_writer` has it; `keep` is a span of time such as `30d`. Raises LedgerError."""
+        """As `open_writer` has it; `keep` is a span of time such as `30d`, which counts where this process `leads`.
+
+        Raises LedgerError.
+        """
         self.capture = None if capture is None else BodyCapture(capture).start()
-        keep_s = None if keep is None else seconds(keep)
+        keep_s = None if keep is None or not leads else seconds(keep)
         self._writer = open_writer(stated, environ, keep_s=keep_s)
         self.sink: LedgerSink = self._writer or NO_LEDGER
         self.predictor: Predictor | None = None if self._writer is None else ShadowPredictor()

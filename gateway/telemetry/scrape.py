@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Iterable, Iterator, Sequence
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import GaugeMetricFamily, Metric
@@ -13,9 +13,11 @@ from starlette.responses import Response
 from engine_adapters.base import Health
 from engine_adapters.errors import EngineError
 from gateway.admission import Admission
+from gateway.front import ALONE, Figures, Siblings, SiblingsAwayError
 from gateway.ledger.sink import LedgerSink
 from gateway.served import Backend, Served
 from gateway.telemetry.engine_metrics import ENGINE, families
+from gateway.telemetry.figures import families_sent, merged
 from gateway.telemetry.ledger_metrics import ledger_families
 
 log = logging.getLogger("kvgate.gateway")
@@ -27,26 +29,45 @@ class Scrape:
     """Renders one scrape at a time, off the event loop: text of thousands of series takes milliseconds."""
 
     def __init__(
-        self, registry: CollectorRegistry, served: Served, admission: Admission, ledger: LedgerSink
+        self,
+        registry: CollectorRegistry,
+        served: Served,
+        admission: Admission,
+        ledger: LedgerSink,
+        siblings: Siblings = ALONE,
     ) -> None:
         self._registry = registry
         self._served = served
         self._admission = admission
         self._ledger = ledger
+        self._siblings = siblings
+        siblings.count(lambda: families_sent(self._own()))
         self._turn = asyncio.Lock()
 
     async def answer(self, accept: str) -> Response:
-        """The answer in the form that `accept` asks for."""
+        """The answer in the form that `accept` asks for: of all processes of this server."""
         encode, content_type = choose_encoder(accept)
         async with self._turn:
-            now = [
-                *self._in_flight(),
-                *ledger_families(self._ledger),
-                await self._up(),
-                *await self._counters(),
-            ]
-            text = await asyncio.to_thread(encode, _Both(self._registry, now))
+            try:
+                figures = await self._siblings.figures()
+            except SiblingsAwayError as error:
+                # Those of one process alone would look as if the others' had been taken back.
+                return Response(f"the server's figures cannot be told now: {error}\n", 503)
+            asked = [await self._up(), *await self._counters()]
+            text = await asyncio.to_thread(lambda: encode(_Collected(self._counted(figures), asked)))
         return Response(text, headers={"content-type": content_type})
+
+    def _counted(self, figures: Sequence[Figures]) -> Iterable[Metric]:
+        return merged(figures) if figures else self._own()
+
+    def _own(self) -> Iterator[Metric]:
+        """What this process has counted, and what it holds."""
+        for metric in self._registry.collect():
+            # When a series began is a third of all lines, and nobody asks for it.
+            metric.samples = [sample for sample in metric.samples if not sample.name.endswith("_created")]
+            yield metric
+        yield from self._in_flight()
+        yield from ledger_families(self._ledger)
 
     def _in_flight(self) -> list[Metric]:
         return [
@@ -103,16 +124,12 @@ async def _ready(asked: Awaitable[Health]) -> bool | None:
     return health.ready if health.known else None
 
 
-class _Both(Collector):
-    """What is kept, and what was asked for this once."""
+class _Collected(Collector):
+    """Families from several places."""
 
-    def __init__(self, kept: CollectorRegistry, now: Iterable[Metric]) -> None:
-        self._kept = kept
-        self._now = now
+    def __init__(self, *parts: Iterable[Metric]) -> None:
+        self._parts = parts
 
     def collect(self) -> Iterable[Metric]:
-        for metric in self._kept.collect():
-            # When a series began is a third of all lines, and nobody asks for it.
-            metric.samples = [sample for sample in metric.samples if not sample.name.endswith("_created")]
-            yield metric
-        yield from self._now
+        for part in self._parts:
+            yield from part

@@ -7,6 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from gateway.admission import Admission
+from gateway.front import ALONE, Siblings
 from gateway.ledger.sink import LedgerSink
 from gateway.served import Served
 from gateway.telemetry.facts import FactsMaker
@@ -21,13 +22,18 @@ class Telemetry:
     """One app's; two apps in one process do not share any counter."""
 
     def __init__(
-        self, served: Served, admission: Admission, ledger: LedgerSink, otel: OtelOptions | None = None
+        self,
+        served: Served,
+        admission: Admission,
+        ledger: LedgerSink,
+        otel: OtelOptions | None = None,
+        siblings: Siblings = ALONE,
     ) -> None:
         registry = CollectorRegistry()
         self._facts = FactsMaker()
         self._requests = RequestMetrics(registry)
         self.tracing = open_tracing(otel)
-        self._scrape = Scrape(registry, served, admission, ledger)
+        self._scrape = Scrape(registry, served, admission, ledger, siblings)
 
     def ended(self, record: RequestRecord) -> None:
         """Take a request that has ended, on the event loop."""

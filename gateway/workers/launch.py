@@ -1,0 +1,78 @@
+"""From what a server is made of to the process that it runs as: alone, as the parent of several, or as one of those."""
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from gateway.front import Front
+from gateway.ledger.books import NO_BOOKS, Books
+from gateway.prompts import PromptSource
+from gateway.replicas.pool import EnginePool
+from gateway.serve import Load, ServeOptions, Service, check_open
+from gateway.settings import GatewaySettings
+from gateway.tenants.authenticator import OPEN, Authenticator
+from gateway.workers.seat import Seat
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a server is made of. What is called is called only in processes that use it."""
+
+    where: ServeOptions
+    settings: GatewaySettings
+    load: Load | None  # None: no engine runs in this server
+    prompts: Callable[[Path], PromptSource] | None  # makes that engine's prompts, of a tokenizer's folder
+    pools: Callable[[], Sequence[EnginePool]] = tuple
+    books: Callable[[bool], Books] = lambda _: NO_BOOKS  # True: this process deletes old rows
+    tenants: Authenticator = OPEN
+
+    def service(self, load: Load | None, front: Front | None = None) -> Service:
+        """All of it in this process."""
+        books = self.books(front is None or front.leader)
+        return Service(load, self.where, self.settings, self.pools(), books, front, self.tenants)
+
+
+def run(parts: Parts, workers: int, seat: Seat | None) -> int:
+    """Until a signal; the exit status. `seat`: this process is a part of a server; None: it is a server.
+
+    Raises:
+        LedgerError, ListenError: before anything is loaded or contacted.
+    """
+    if seat is not None:
+        return _run_seated(parts, seat)
+    if workers == 1:
+        return parts.service(parts.load).run()
+    from gateway.workers.child import command
+    from gateway.workers.supervisor import Patience, Supervisor
+
+    where = parts.where
+    patience = Patience(drain_s=where.ending.delay_s + where.ending.grace_s + 30)
+    return Supervisor(
+        command(sys.argv[1:]),
+        where.host,
+        where.port,
+        workers,
+        engine=parts.load is not None,
+        json=where.json,
+        patience=patience,
+        check=lambda kept: check_open(kept, parts.tenants, where),
+    ).run()
+
+
+def _run_seated(parts: Parts, seat: Seat) -> int:
+    role, canon = seat.plan.role, parts.settings.canon
+    if role == "state":
+        from gateway.workers.state_process import run_state
+
+        return run_state(seat, canon)
+    if role == "engine":
+        from gateway.workers.engine_process import run_engine
+
+        assert parts.load is not None
+        return run_engine(seat, parts.load)
+    from gateway.workers.worker import WorkerFront, engine_load
+
+    front = WorkerFront(seat, canon)
+    load = None if parts.prompts is None else engine_load(seat, parts.prompts)
+    return parts.service(load, front).run()

@@ -1,0 +1,104 @@
+"""The process that holds what workers share: the memory of conversations, figures, and the way to one another."""
+
+import asyncio
+import logging
+import signal
+from collections.abc import Sequence
+from typing import Any
+
+import uvloop
+
+from canon.memory import LocalStore
+from engine_adapters.rpc.connection import Connection
+from engine_adapters.rpc.errors import AwayError, FailedError
+from engine_adapters.rpc.server import Server
+from engine_adapters.rpc.service import Call, Service
+from gateway.settings import CanonSettings
+from gateway.telemetry.figures import Family
+from gateway.workers.fallen import Fallen
+from gateway.workers.seat import Seat
+
+log = logging.getLogger("kvgate.workers")
+
+_ANSWER_S = 2.0  # for one worker's answer to what another one asks of all
+
+
+def run_state(seat: Seat, settings: CanonSettings) -> int:
+    """Until a signal; the exit status."""
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_run(seat, settings))
+    return 0
+
+
+async def _run(seat: Seat, settings: CanonSettings) -> None:
+    ending = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, ending.set)
+    fallen = Fallen(seat.plan.state_socket.with_name("counted"))
+    server = await Server(StateService(settings, fallen).service()).listen(seat.plan.state_socket)
+    seat.say_ready("")
+    await ending.wait()
+    server.close()
+
+
+class StateService:
+    """What workers ask for. Quick calls answer at once, in the order in which they came."""
+
+    def __init__(self, settings: CanonSettings, fallen: Fallen) -> None:
+        self._memory = LocalStore(settings.memory_bytes, ttl_s=settings.memory_ttl_s)
+        self._workers: dict[Connection, str] = {}  # the process's own name, which no other ever has
+        self._said: dict[Connection, list[Family]] = {}
+        self._fallen = fallen
+
+    def service(self) -> Service:
+        """For a `Server`."""
+        memory = self._memory
+        calls: dict[str, Call] = {
+            "memory.get": lambda _, key: memory.get(key),
+            "memory.put": lambda _, key, value: memory.put(key, value),
+            "memory.compare_and_put": lambda _, key, old, new: memory.compare_and_put(key, old, new),
+            "memory.forget": lambda _, prefix: memory.forget(prefix),
+            "hello": self._hello,
+            "figures": self._figures,
+            "all_figures": self._all_figures,
+            "ask": self._ask,
+        }
+        return Service(calls, closed=self._gone)
+
+    def _hello(self, connection: Connection, process: str) -> None:
+        self._workers[connection] = process
+        self._fallen.lives(process)
+
+    def _figures(self, connection: Connection, snapshot: list[Family]) -> None:
+        self._said[connection] = snapshot
+
+    def _gone(self, connection: Connection) -> None:
+        process, said = self._workers.pop(connection, None), self._said.pop(connection, None)
+        if process is not None and said is not None:
+            self._fallen.add(process, said)
+
+    async def _all_figures(self, asking: Connection, own: list[Family]) -> list[Sequence[Family]]:
+        """What the others have counted, and those that have ended. What was told once is never taken back."""
+        self._said[asking] = own
+        others = [each for each in self._workers if each is not asking]
+        for each, (answered, said) in zip(
+            others, await asyncio.gather(*(self._asked(each, "figures", []) for each in others)), strict=True
+        ):
+            if answered and each in self._workers:
+                self._said[each] = said
+        there = [self._said[each] for each in self._workers if each is not asking and each in self._said]
+        return [*there, *self._fallen.snapshots()]
+
+    async def _ask(self, asking: Connection, name: str, args: list[Any]) -> list[Any]:
+        """What each other worker answers. One that does not is left out, and said."""
+        others = [each for each in self._workers if each is not asking]
+        found = await asyncio.gather(*(self._asked(each, name, args) for each in others))
+        return [answer for answered, answer in found if answered]
+
+    async def _asked(self, worker: Connection, name: str, args: list[Any]) -> tuple[bool, Any]:
+        try:
+            return True, await worker.call(name, *args, timeout_s=_ANSWER_S)
+        except (AwayError, FailedError) as error:
+            fields = {"asked": name, "process": self._workers.get(worker, "gone"), "error": str(error)}
+            log.warning("a worker did not answer", extra={"fields": fields})
+            return False, None

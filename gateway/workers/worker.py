@@ -1,0 +1,133 @@
+"""A worker, as the service in it sees the server around it."""
+
+import asyncio
+import logging
+import os
+import secrets
+import socket
+from collections.abc import Awaitable, Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+from canon.memory import LocalStore, MemoryStore
+from engine_adapters.engine_process.adapter import EngineInProcess
+from engine_adapters.rpc.connection import Connection
+from engine_adapters.rpc.errors import AwayError, RpcError
+from engine_adapters.rpc.link import Link
+from engine_adapters.rpc.service import Service
+from gateway.front import Figures, Siblings, SiblingsAwayError
+from gateway.listener import listen
+from gateway.prompts import PromptSource
+from gateway.serve import Load, Progress
+from gateway.served import Backend
+from gateway.settings import CanonSettings
+from gateway.workers.seat import Seat
+from gateway.workers.shared_memory import SharedMemory
+
+log = logging.getLogger("kvgate.workers")
+
+_PUBLISH_S = 2.0  # what a process counted in the last of them is lost when it is killed
+_STATE_S = 10.0  # for the state's process at the start; then it is gone on without
+
+
+class _OtherWorkers(Siblings):
+    """Asked through the process that all are connected to."""
+
+    def __init__(self, path: Path, process: str) -> None:
+        self._process = process
+        self._offers = Service()
+        self._own: Callable[[], Figures] = list
+        self.link = Link(str(path), "the state's process", self._greet, self._offers)
+
+    def offer(self, name: str, answer: Callable[..., Any | Awaitable[Any]]) -> None:
+        self._offers.calls[name] = lambda _, *args: answer(*args)
+
+    async def ask(self, name: str, *args: Any) -> list[Any]:
+        try:
+            found: list[Any] = await self.link.call("ask", name, args)
+        except RpcError as error:
+            raise SiblingsAwayError(str(error)) from error
+        return found
+
+    def count(self, own: Callable[[], Figures]) -> None:
+        self._own = own
+        self._offers.calls["figures"] = lambda _: asyncio.to_thread(own)
+
+    async def figures(self) -> list[Figures]:
+        own = await asyncio.to_thread(self._own)
+        try:
+            found: list[Figures] = await self.link.call("all_figures", own)
+        except RpcError as error:
+            raise SiblingsAwayError(str(error)) from error
+        return [own, *found]
+
+    async def publish(self) -> None:
+        """Leave what this process has counted with the state's process, in case that it ends."""
+        self.link.tell("figures", await asyncio.to_thread(self._own))
+
+    async def _greet(self, connection: Connection) -> None:
+        await connection.call("hello", self._process)
+
+
+class WorkerFront:
+    """One of several processes of a server."""
+
+    def __init__(self, seat: Seat, settings: CanonSettings) -> None:
+        self._seat = seat
+        plan = seat.plan
+        self.leader = plan.index == 0
+        self._others = _OtherWorkers(plan.state_socket, f"{plan.index}-{os.getpid()}-{secrets.token_hex(4)}")
+        self.siblings: Siblings = self._others
+        alone = LocalStore(settings.memory_bytes, ttl_s=settings.memory_ttl_s)
+        self._memory = SharedMemory.at(str(plan.state_socket), alone)
+        self.memory: MemoryStore | None = self._memory
+        self._publishing: asyncio.Task[None] | None = None
+
+    def listen(self) -> socket.socket:
+        """A socket of its own on the port of all: the kernel spreads connections evenly over those."""
+        plan = self._seat.plan
+        return listen(plan.host, plan.port, shared=True)
+
+    def progress(self, line: str) -> None:
+        """The parent and the engine's process say how far the server has come."""
+        log.debug("%s", line)
+
+    def ready(self, url: str, model: str) -> None:
+        """Tell the parent, which says so when all are."""
+        self._seat.say_ready(model)
+
+    async def open(self) -> None:
+        """Connect to what workers share; without it the worker goes on alone, and connects later."""
+        try:
+            await self._others.link.start(_STATE_S)
+        except AwayError as error:
+            log.error("a worker starts alone: %s", error)  # noqa: TRY400
+        self._publishing = asyncio.create_task(self._publish())
+
+    async def aclose(self) -> None:
+        """Let go of what is shared."""
+        if self._publishing is not None:
+            self._publishing.cancel()
+            await self._others.publish()
+        await self._others.link.aclose()
+        self._memory.close()
+
+    async def _publish(self) -> None:
+        while True:
+            await asyncio.sleep(_PUBLISH_S)
+            await self._others.publish()
+
+
+def engine_load(seat: Seat, prompts: Callable[[Path], PromptSource]) -> Load:
+    """What a worker has for an engine: that of the engine's process, waited for as long as it takes to load."""
+
+    def load(_: Progress) -> Coroutine[Any, Any, Backend]:
+        return _engine(seat.plan.engine_socket, prompts)
+
+    return load
+
+
+async def _engine(path: Path, prompts: Callable[[Path], PromptSource]) -> Backend:
+    engine = await EngineInProcess.connect(path)
+    folder = Path(engine.about["tokenizer"])
+    return Backend(engine, await asyncio.to_thread(prompts, folder), engine.about["name"], folder)
