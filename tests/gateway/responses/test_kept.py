@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 
@@ -13,9 +13,11 @@ from engine_adapters.remote.openai_compatible import OpenAICompatibleEngine
 from engine_adapters.remote.vllm import VllmEngine
 from gateway.relay.remote import Remote
 from gateway.replicas.pool import EnginePool
+from gateway.tenants.authenticator import Headers
 from gateway.tenants.tenant import Tenant
 from tests.gateway.relay.fake_engine import MODEL, Asked, Connection, FakeEngine, event, fake_engine
 from tests.gateway.relay.serving import Relaying, relaying
+from tests.gateway.scripted_engine import wait_until
 
 KEPT = "/v1/responses"
 
@@ -23,8 +25,8 @@ KEPT = "/v1/responses"
 class ByHeader:
     """A tenant for each word in `authorization`."""
 
-    async def authenticate(self, headers: Mapping[bytes, bytes]) -> Tenant:
-        name = headers.get(b"authorization", b"one").decode()
+    async def authenticate(self, headers: Headers) -> Tenant:
+        name = dict(headers).get(b"authorization", b"one").decode()
         return Tenant(name, name)
 
 
@@ -148,7 +150,9 @@ def test_a_request_about_a_response_leaves_no_row(fleet: Fleet) -> None:
 def test_a_replica_that_has_gone_is_told_of(fleet: Fleet) -> None:
     name = fleet.create().json()["id"]
     (pool,) = fleet.gateway.live.now.pools
-    pool.replicas = tuple(each for each in pool.replicas if each.replica != name[5])
+    (keeper,) = (each for each in pool.members if each.id == name[5])
+    fleet.gateway.loop().call_soon_threadsafe(pool._retire, keeper)
+    wait_until(lambda: len(pool.replicas) == 1, "it has left")
     for answer in (fleet.ask("GET", name), fleet.create(previous_response_id=name)):
         assert (answer.status_code, answer.json()["error"]["code"]) == (503, "engine_not_ready")
 
