@@ -48,9 +48,9 @@ class Member:
         return "ready" if self.ejected_since is None else "ejected"
 
     def has(self, model: str) -> bool:
-        """Whether it serves what clients call `model`, as far as that is known."""
+        """Whether it serves what clients call `model`, as far as that is known; empty: whatever it serves."""
         models = self.remote.models
-        return not models or model in models
+        return not (models and model) or model in models
 
     def found_slow(self) -> float:
         """It is left alone for a while, and the longer the more often that happens. Returns seconds."""
