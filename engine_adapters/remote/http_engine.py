@@ -18,7 +18,8 @@ from engine_adapters.errors import (
     UnsupportedByEngineError,
 )
 from engine_adapters.remote import openapi
-from engine_adapters.remote.json_patch import patched
+from engine_adapters.remote.cache_salt import salt_values, salts_taken_out
+from engine_adapters.remote.json_patch import patched, without
 from engine_adapters.remote.openapi import Api, read_api
 from engine_adapters.remote.paths import BESIDE_THE_API, METHODS, MODEL_PATHS
 from engine_adapters.remote.prometheus import parse_metrics
@@ -76,6 +77,7 @@ class HttpEngine(RelayEngine):
     """
 
     paths: ClassVar[Mapping[Route, str]] = MODEL_PATHS
+    salted: ClassVar[Collection[Route]] = ()  # those that take a salt
 
     usual_headers: ClassVar[Mapping[str, str]] = {}  # on every request that brings no other
 
@@ -138,7 +140,12 @@ class HttpEngine(RelayEngine):
     def upstream_body(self, request: RelayRequest) -> bytes:
         """The body as this engine needs it."""
         values = self.upstream_values(request)
-        return patched(request.body, values, request.fields().keys()) if values else request.body
+        salted = request.route in self.salted
+        if salted:
+            values |= salt_values(request)
+        body = patched(request.body, values, request.fields().keys()) if values else request.body
+        gone = salts_taken_out(request, salted=salted)
+        return without(body, gone) if gone else body
 
     def upstream_values(self, request: RelayRequest) -> dict[str, bytes]:
         """Top-level keys that are set upstream, as JSON texts."""

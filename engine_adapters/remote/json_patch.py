@@ -43,6 +43,21 @@ def patched(body: bytes, values: Mapping[str, bytes], keys: Collection[str] | No
     return _inserted(text, new, empty=not members) if new else text
 
 
+def without(body: bytes, names: Collection[str]) -> bytes:
+    """`body` without the top-level members of these names, each time they stand there; the others as they are spelled.
+
+    Raises:
+        ValueError: `body` is no JSON object.
+    """
+    members = list(_members(body))
+    kept = [member for member in members if member.key not in names]
+    if len(kept) == len(members):
+        return body
+    start = members[0].start
+    parts = b",".join(body[member.start : member.end] for member in kept)
+    return body[:start] + parts + body[members[-1].end :]
+
+
 def _inserted(text: bytes, values: Mapping[str, bytes], *, empty: bool) -> bytes:
     start = text.index(b"{") + 1
     added = b",".join(json.dumps(key).encode() + b":" + value for key, value in values.items())

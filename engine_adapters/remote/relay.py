@@ -127,6 +127,7 @@ class RelayEngine(ABC):
     routes: ClassVar[Collection[Route]] = (
         ROUTES  # that engines of its kind have, whether this one serves them or not
     )
+    salted: ClassVar[Collection[Route]] = ()  # of them those whose requests take a salt
 
     @abstractmethod
     async def detect(self) -> RemoteCapabilities:

@@ -1,12 +1,11 @@
 """SGLang's server over its OpenAI routes: what it can, tiers asked for with every answer, salts, flush."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
 from engine_adapters.base import Tier
-from engine_adapters.errors import EngineFailureError, EngineNotReadyError, UnsupportedByEngineError
-from engine_adapters.remote.cache_salt import salt_values
+from engine_adapters.errors import EngineFailureError, EngineNotReadyError
 from engine_adapters.remote.http_engine import HttpEngine, HttpOptions
 from engine_adapters.remote.paths import SELF_HOSTED_PATHS
 from engine_adapters.remote.relay import RelayRequest, RemoteCapabilities, Rewrite, Rewrites, Route
@@ -20,8 +19,6 @@ METRICS_FLAG = "--enable-metrics: the engine's own counters, which reports are c
 
 _DETAILS = "return_cached_tokens_details"
 _DETAILED = ("chat", "completions")  # routes that take it
-_SALTED = ("chat", "completions", "responses")
-_UNSALTED = ("messages", "embeddings", "rerank")  # whose requests have no field for a salt
 
 
 class SGLangEngine(HttpEngine):
@@ -31,6 +28,11 @@ class SGLangEngine(HttpEngine):
     """
 
     paths: ClassVar[Mapping[Route, str]] = SELF_HOSTED_PATHS
+    salted: ClassVar[Collection[Route]] = (
+        "chat",
+        "completions",
+        "responses",
+    )  # the others have no field for it
 
     def __init__(
         self, name: str, base_url: str, models: Sequence[str] = (), options: HttpOptions | None = None
@@ -64,15 +66,10 @@ class SGLangEngine(HttpEngine):
             return await self.ask("GET", f"{self.server}/get_server_info")
 
     def upstream_values(self, request: RelayRequest) -> dict[str, bytes]:
-        if request.salt is not None and request.route in _UNSALTED:
-            raise UnsupportedByEngineError(
-                f"The engine {self.name} keeps tenants apart by salts, and takes none on its route for "
-                f"{request.route}."
-            )
         values = super().upstream_values(request)
         if request.route in _DETAILED:
             values[_DETAILS] = b"true"
-        return {**values, **salt_values(request)} if request.route in _SALTED else values
+        return values
 
     def rewrites(self, request: RelayRequest, given: Rewrites) -> Rewrites:
         given = super().rewrites(request, given)

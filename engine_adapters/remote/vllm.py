@@ -1,17 +1,16 @@
 """vLLM's server: what it can, how it is told apart by salt, and how its cache is forgotten."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, ClassVar
 
 import orjson
 
 from engine_adapters.base import Tier
 from engine_adapters.errors import EngineFailureError, EngineNotReadyError, UnsupportedByEngineError
-from engine_adapters.remote.cache_salt import salt_values
 from engine_adapters.remote.http_engine import HttpEngine, HttpOptions
 from engine_adapters.remote.paths import SELF_HOSTED_PATHS
 from engine_adapters.remote.prometheus import labelled
-from engine_adapters.remote.relay import RelayRequest, RemoteCapabilities, Route
+from engine_adapters.remote.relay import RemoteCapabilities, Route
 from engine_adapters.remote.reuse_counters import ReuseCounters, label_value, vllm_reuse
 from engine_adapters.reuse.profiles import PROFILES, read_usage
 
@@ -19,7 +18,6 @@ DETAILS_FLAG = "--enable-prompt-tokens-details: every answer then says how many 
 CACHING_FLAG = "--enable-prefix-caching: without it nothing is reused"
 
 _CONFIG = "vllm:cache_config_info"
-_SALTED = ("chat", "completions", "responses", "messages", "embeddings", "rerank")
 _PROBE_ID = 1  # a token id that every vocabulary has
 _PROBE_SALT = "kvgate probe"
 _DEFAULT_BLOCK = 16  # tokens; vLLM's own default
@@ -33,6 +31,9 @@ class VllmEngine(HttpEngine):
     """
 
     paths: ClassVar[Mapping[Route, str]] = SELF_HOSTED_PATHS
+    salted: ClassVar[Collection[Route]] = (
+        "chat", "completions", "responses", "messages", "embeddings", "rerank",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -68,10 +69,6 @@ class VllmEngine(HttpEngine):
             kv_events=await self._has_events(),
             version=await self._version(),
         )
-
-    def upstream_values(self, request: RelayRequest) -> dict[str, bytes]:
-        values = super().upstream_values(request)
-        return {**values, **salt_values(request)} if request.route in _SALTED else values
 
     async def reuse_counters(self) -> ReuseCounters:
         """What the engine itself counted; raises EngineNotReadyError where it cannot be asked."""

@@ -25,11 +25,13 @@ from gateway.config.engines import (
     SGLangProcessEngine,
 )
 from gateway.config.errors import ConfigError
+from gateway.config.isolation import must_salt
 from gateway.config.model import Config
 from gateway.config.tenants import keyed
 from gateway.embedded import EmbeddedOptions, embedded_prompts, load_embedded, missing_packages
 from gateway.prompts import PromptSource
 from gateway.relay.control_tokens import ControlTokenCheck
+from gateway.relay.guard import OPEN_GUARD, Guard
 from gateway.relay.remote import Remote
 from gateway.replicas.pool import EnginePool
 from gateway.serve import Load
@@ -46,12 +48,26 @@ def pools_of(config: Config, environ: Mapping[str, str]) -> list[EnginePool]:
     Raises:
         ConfigError: a key is not where it should be, or a tokenizer cannot be used.
     """
-    return [pool_of(engine, f"engines[{place}]", environ) for place, engine in config.remotes]
+    return [
+        pool_of(engine, f"engines[{place}]", environ, guard_of(engine, config))
+        for place, engine in config.remotes
+    ]
 
 
-def pool_of(engine: RemoteEngine, path: str, environ: Mapping[str, str]) -> EnginePool:
+def pool_of(
+    engine: RemoteEngine, path: str, environ: Mapping[str, str], guard: Guard = OPEN_GUARD
+) -> EnginePool:
     """One engine behind HTTP; raises as `pools_of`, naming `path`."""
-    return EnginePool(engine.name, [_remote(engine, path, environ)])
+    return EnginePool(engine.name, [_remote(engine, path, environ)], guard=guard)
+
+
+def guard_of(engine: RemoteEngine, config: Config) -> Guard:
+    """What requests may ask of this engine, which depends on the tenants there are, too."""
+    return Guard(
+        apart=must_salt(engine, config.tenants, config.aliases),
+        url_hosts=frozenset(engine.url_hosts),
+        client_fields=frozenset(engine.client_fields),
+    )
 
 
 def authenticator_of(config: Config, environ: Mapping[str, str]) -> Authenticator:

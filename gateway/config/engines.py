@@ -11,6 +11,8 @@ from gateway.config.base import ConfigModel
 from gateway.config.secret_ref import SecretRef
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
+HostPattern = Annotated[str, Field(pattern=r"^[a-z0-9*?.:_-]{1,253}$")]
+ClientField = Annotated[str, Field(pattern=r"^[A-Za-z0-9_]{1,64}$")]
 Size = Annotated[float, Field(gt=0, le=1 << 20)]  # GiB
 
 
@@ -83,6 +85,10 @@ class RemoteEngine(ConfigModel):
 
     # Whether groups of tenants may reuse each other's prefixes here.
     shared_cache: bool = False
+    # Hosts that URLs in bodies may name, which this engine then fetches: names and patterns; *: all.
+    url_hosts: Annotated[list[HostPattern], Field(default_factory=list)]
+    # Fields that clients may send although the gateway refuses them elsewhere.
+    client_fields: Annotated[list[ClientField], Field(default_factory=list)]
 
     @field_validator("control_tokens_in_content")
     @classmethod

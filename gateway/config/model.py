@@ -87,7 +87,7 @@ class Config(ConfigModel):
     @model_validator(mode="after")
     def _kept_apart(self) -> "Config":
         check_proofs(self.tenants, others=self.keys_file is not None, salted=self.salt_secret is not None)
-        check_isolation(self.engines, self.tenants)
+        check_isolation(self.engines, self.tenants, self.aliases)
         return self
 
     @property

@@ -16,6 +16,7 @@ from gateway.jobs import JobContext, canonical, expect, usage_facts
 from gateway.ledger.expectation import Expectation, SentRequest
 from gateway.relay.body import RelayedBody
 from gateway.relay.errors import from_event
+from gateway.relay.guard import Guard
 from gateway.relay.remote import Remote
 from gateway.relay.usage import usage_rewrite
 from gateway.replicas.deadline import HEADER as TIMEOUT
@@ -49,6 +50,7 @@ class Prepared:
     raw: bytes  # the same
     recording: Recording | None  # where its answer is to be remembered
     ask: RouteAsk
+    guard: Guard
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,8 @@ async def prepared(
     record.model, record.stream = incoming.model[:200], bool(wanted.stream)
     record.engine, record.block_size = pool.name, pool.block_size
     wanted.check(context.settings)
+    look = partial(pool.guard.check, incoming.body, incoming.tenant)
+    await context.threads.canonicalize(incoming.size, look)
     incoming = await context.threads.parse(incoming.size, partial(without_extension, incoming))
     body, raw, recording = await _canonical(incoming, route, context, record)
     ask = RouteAsk(
@@ -83,7 +87,7 @@ async def prepared(
         tenant=incoming.tenant,
         prompt=route in _CANONICAL,
     )
-    return Prepared(incoming, route, wanted, body, raw, recording, ask)
+    return Prepared(incoming, route, wanted, body, raw, recording, ask, pool.guard)
 
 
 async def outgoing(given: Prepared, remote: Remote, context: JobContext, record: RequestRecord) -> Outgoing:
@@ -91,6 +95,7 @@ async def outgoing(given: Prepared, remote: Remote, context: JobContext, record:
     incoming, route, body = given.incoming, given.route, given.body
     replica = record.replica = None if remote.replica == remote.name else remote.replica
     record.block_size = remote.block_size
+    given.guard.check_replica(remote, route, incoming.tenant)
     await _look_for_control_tokens(remote, route, body, incoming.size, context, record)
     sent = SentRequest(remote.replica, given.ask.scope, incoming.body, body, incoming.size, remote.block_size)
     if given.ask.prompt:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from engine_adapters.base import Health
 from engine_adapters.errors import EngineNotReadyError
 from engine_adapters.remote.relay import ROUTES, Route
+from gateway.relay.guard import OPEN_GUARD, Guard
 from gateway.relay.remote import Remote
 from gateway.replicas.address import ReplicaAddress
 from gateway.replicas.breaker import State
@@ -44,12 +45,14 @@ class EnginePool:
         discovery: Discovery | None = None,
         make: MakeReplica | None = None,
         names: Mapping[str, str] | None = None,
+        guard: Guard = OPEN_GUARD,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         assert (discovery is None) == (make is None)
         self.name = name
         self.router: Router = router or LeastLoaded()
         self.policy = policy or PoolPolicy()
+        self.guard = guard
         self.budget = RetryBudget(self.policy.retries, clock)
         self.retries: Counter[str] = Counter()  # by reason
         self.hedges: Counter[str] = Counter()  # by outcome

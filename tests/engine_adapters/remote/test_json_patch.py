@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine_adapters.remote.json_patch import patched
+from engine_adapters.remote.json_patch import patched, without
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=6),
@@ -41,3 +41,19 @@ def test_of_a_key_that_is_there_twice_both_are_set():
 def test_what_is_no_object_is_refused(body: bytes):
     with pytest.raises(ValueError, match="no JSON object"):
         patched(body, {"a": b"1"})
+
+
+@given(
+    body=st.dictionaries(keys, values, max_size=5),
+    names=st.sets(keys, max_size=3),
+    indent=st.sampled_from([None, 2]),
+)
+def test_a_body_without_keys_is_the_body_of_the_others(body: dict, names: set, indent: int | None):
+    text = json.dumps(body, indent=indent).encode()
+    left = without(text, names)
+    assert json.loads(left) == {key: value for key, value in body.items() if key not in names}
+    assert left == text or names & body.keys()
+
+
+def test_of_a_key_that_is_there_twice_both_go_also_where_they_are_escaped():
+    assert without(b'{"a":1,"b":[1E2],"\\u0061":2}', {"a"}) == b'{"b":[1E2]}'

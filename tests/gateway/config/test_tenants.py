@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from gateway.config.build import authenticator_of
+from gateway.config.environment import Given
 from gateway.config.errors import ConfigError
 from gateway.config.load import check_config
 from gateway.tenants.authenticator import OPEN
@@ -22,7 +23,7 @@ def config(tenants: list[Any], *engines: dict[str, Any], salt: bool = True, **mo
     given = {"engines": list(engines or [VLLM]), "tenants": tenants, **more}
     if salt:
         given["salt_secret"] = {"env": "SALT"}
-    return check_config(given)
+    return check_config(Given(given))
 
 
 def refusal(*args: Any, **more: Any) -> str:
