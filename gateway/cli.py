@@ -277,3 +277,33 @@ def sim_evict(
         evict.main(trace, policy, blocks, block_size=block_size, json=json)
     except (TraceError, UnknownPolicyError) as error:
         refuse(str(error))
+
+
+@sim.command("route")
+def sim_route(
+    trace: Annotated[
+        Path, typer.Argument(exists=True, dir_okay=False, help="JSON Lines with timestamp and hash_ids.")
+    ],
+    replicas: Annotated[int, typer.Option(min=1, max=1024, help="Replicas of one engine.")] = 8,
+    blocks: Annotated[
+        list[int] | None,
+        typer.Option(min=1, help="Blocks of 512 tokens that each replica caches; may be repeated."),
+    ] = None,
+    policy: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="round_robin, least_load, consistent_hash, affinity_rule, prefix or all; may be repeated.",
+            show_default="all",
+        ),
+    ] = None,
+    prefill_speed: Annotated[float, typer.Option(min=1, help="Tokens a second of one replica.")] = 8000.0,
+    json: Annotated[bool, typer.Option("--json", help="A JSON list on stdout.")] = False,
+) -> None:
+    """Ways to choose a replica side by side: hit rate, balance, estimated time to first token."""
+    from bench.sim import route
+    from bench.sim.trace import TraceError
+
+    try:
+        route.main(trace, policy or ["all"], blocks or [2500], replicas, prefill_speed, json=json)
+    except (TraceError, route.UnknownRoutingError) as error:
+        refuse(str(error))

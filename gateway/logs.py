@@ -54,6 +54,22 @@ def configure_logs(*, json: bool) -> None:
     server.filters[:] = [_NotOurCut()]
 
 
+def name_process(name: str) -> None:
+    """Let every line of this process say which one of its server it is."""
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(_Named(name))
+
+
+class _Named(logging.Filter):
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self._process = name
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        record.fields = {**_fields(record), "process": self._process}
+        return True
+
+
 def _fields(record: logging.LogRecord) -> dict[str, Any]:
     fields = getattr(record, "fields", None)
     return fields if isinstance(fields, dict) else {}

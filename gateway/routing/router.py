@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from engine_adapters.base import ReuseReport
 from gateway.tenants.tenant import DEFAULT, Tenant
 
-Reason = Literal["only", "prefix", "session", "emptiest", "balance", "retry"]
+Reason = Literal["only", "prefix", "session", "emptiest", "balance", "turn", "retry"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,11 +2,12 @@
 
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gateway.front import Front
 from gateway.ledger.books import NO_BOOKS, Books
+from gateway.logs import name_process
 from gateway.prompts import PromptSource
 from gateway.replicas.pool import EnginePool
 from gateway.serve import Load, ServeOptions, Service, check_open
@@ -62,6 +63,7 @@ def run(parts: Parts, workers: int, seat: Seat | None) -> int:
 
 def _run_seated(parts: Parts, seat: Seat) -> int:
     role, canon = seat.plan.role, parts.settings.canon
+    name_process(seat.plan.name)
     if role == "state":
         from gateway.workers.state_process import run_state
 
@@ -74,5 +76,9 @@ def _run_seated(parts: Parts, seat: Seat) -> int:
     from gateway.workers.worker import WorkerFront, engine_load
 
     front = WorkerFront(seat, canon)
+    otel = parts.settings.otel
+    if otel is not None:
+        instance = f"{seat.plan.server}/{seat.plan.index}"
+        parts = replace(parts, settings=replace(parts.settings, otel=replace(otel, instance=instance)))
     load = None if parts.prompts is None else engine_load(seat, parts.prompts)
     return parts.service(load, front).run()

@@ -19,6 +19,10 @@ from gateway.workers.plan import Plan, Role
 log = logging.getLogger("kvgate.workers")
 
 
+# A process that is not far enough in its start, or too far in its end, to take our signal ends by it.
+_CLEAN = (0, -signal.SIGTERM, -signal.SIGINT)
+
+
 @dataclass(frozen=True, slots=True)
 class Patience:
     """Bounds and periods, in seconds where not said otherwise."""
@@ -129,7 +133,7 @@ class Supervisor:
                 place.ready.set()
             status = await child.ended
             if self._stopping.is_set():
-                self._status = self._status or int(status != 0)
+                self._status = self._status or int(status not in _CLEAN)
             elif not await self._again(place, status, began):
                 return
 

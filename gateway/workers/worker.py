@@ -30,7 +30,7 @@ _PUBLISH_S = 2.0  # what a process counted in the last of them is lost when it i
 _STATE_S = 10.0  # for the state's process at the start; then it is gone on without
 
 
-class _OtherWorkers(Siblings):
+class OtherWorkers(Siblings):
     """Asked through the process that all are connected to."""
 
     def __init__(self, path: Path, process: str) -> None:
@@ -76,7 +76,7 @@ class WorkerFront:
         self._seat = seat
         plan = seat.plan
         self.leader = plan.index == 0
-        self._others = _OtherWorkers(plan.state_socket, f"{plan.index}-{os.getpid()}-{secrets.token_hex(4)}")
+        self._others = OtherWorkers(plan.state_socket, f"{plan.index}-{os.getpid()}-{secrets.token_hex(4)}")
         self.siblings: Siblings = self._others
         alone = LocalStore(settings.memory_bytes, ttl_s=settings.memory_ttl_s)
         self._memory = SharedMemory.at(str(plan.state_socket), alone)

@@ -8,7 +8,7 @@ from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExp
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
-from opentelemetry.sdk.resources import SERVICE_NAME, Resource
+from opentelemetry.sdk.resources import SERVICE_INSTANCE_ID, SERVICE_NAME, Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
@@ -27,7 +27,7 @@ class OtelTracing(Tracing):
     """Sends spans and metrics from threads of their own; a collector that is away loses them, and holds up nothing."""
 
     def __init__(self, options: OtelOptions) -> None:
-        resource = _resource()
+        resource = _resource(options)
         self._tracers: TracerProvider | None = None
         self._meter_provider: MeterProvider | None = None
         self._spans: Spans | None = None
@@ -73,9 +73,16 @@ def _endpoint(options: OtelOptions, signal: str) -> str | None:
     return None if options.endpoint is None else f"{options.endpoint.rstrip('/')}/v1/{signal}"
 
 
-def _resource() -> Resource:
-    """As the environment describes this process; its service is `kvgate` where nothing else is said."""
+def _resource(options: OtelOptions) -> Resource:
+    """As the environment describes this process; its service is `kvgate` where nothing else is said.
+
+    Processes that the environment describes alike are still told apart: sums over them would else be one's alone.
+    """
     resource = Resource.create()
+    own: dict[str, str] = {}
     if str(resource.attributes.get(SERVICE_NAME, "")).startswith("unknown_service"):
-        return resource.merge(Resource({SERVICE_NAME: "kvgate"}))
-    return resource
+        own[SERVICE_NAME] = "kvgate"
+    if options.instance is not None:
+        said = [resource.attributes.get(SERVICE_INSTANCE_ID), options.instance]
+        own[SERVICE_INSTANCE_ID] = "/".join(str(each) for each in said if each)
+    return resource.merge(Resource(own))

@@ -22,6 +22,7 @@ class OtelOptions:
     traces: bool
     metrics: bool
     endpoint: str | None = None  # of a collector, without `/v1/...`; None: as the environment says
+    instance: str | None = None  # what tells this process from others of its service; None: nothing has to
 
 
 def otel_options(environ: Mapping[str, str], endpoint: str | None = None) -> OtelOptions | None:

@@ -1,0 +1,218 @@
+"""The replica that should answer first: by the prefixes that each holds, and by what waits there."""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from engine_adapters.base import ReuseReport
+from gateway.routing.chain import BLOCK, CHUNK, PromptChain
+from gateway.routing.prefill_rate import PrefillRates
+from gateway.routing.prompt_chain import chain_of
+from gateway.routing.replica_index import ReplicaIndex, Sending
+from gateway.routing.replica_load import Loads, ReplicaLoad
+from gateway.routing.router import Decision, Reason, RouteAsk, Score
+from gateway.routing.sessions import Sessions
+from gateway.routing.settings import RoutingSettings
+from gateway.routing.token_ratio import TokenRatios
+
+Clock: TypeAlias = Callable[[], float]
+
+_INLINE = 1 << 20  # bytes; larger bodies are hashed off the event loop
+
+
+@dataclass(slots=True)
+class _Ticket:
+    """One choice that has not ended. Tokens are the engine's own, as far as they are known."""
+
+    number: int
+    scope: str
+    replica: str
+    load: ReplicaLoad
+    uncached: int
+    ahead: int  # tokens that waited there before it
+    sent_at: float
+    counted: bool  # whether the prompt was hashed by its tokens
+    sending: Sending | None  # None: it leaves no prefix
+    answered: bool = False
+    ended: bool = False
+
+
+@dataclass(slots=True)
+class _View:
+    """One candidate, as it is weighed."""
+
+    replica: str
+    load: ReplicaLoad
+    matched: int  # prompt tokens
+    uncached: int
+    rate: float  # tokens a second
+    waits_s: float  # until its prefill begins
+
+    @property
+    def prefill_s(self) -> float:
+        """Of what it would have to compute."""
+        return self.uncached / self.rate
+
+    @property
+    def ttft_s(self) -> float:
+        """Expected."""
+        return self.waits_s + self.prefill_s
+
+
+class PrefixRouter:
+    """Routes one engine's requests. Used from one event loop; the same choices for the same calls and clock.
+
+    Of the replicas that are not beyond their share of the load, the one with the lowest expected time to first token,
+    in which what would be computed again counts `recompute_price` times: it takes its time now, and pushes out of that
+    cache what others come back for. The more requests that are running want the same prefix, the less it counts, so
+    that a hot one gets copies.
+    """
+
+    def __init__(self, settings: RoutingSettings | None = None, clock: Clock = time.monotonic) -> None:
+        self.settings = settings = settings or RoutingSettings()
+        self.index = ReplicaIndex(settings.max_keys, settings.capacity_tokens)
+        self.loads = Loads(settings.work_half_life_s)
+        self._rates = PrefillRates(settings.prefill_tokens_per_s)
+        self._ratios = TokenRatios()
+        self._sessions = Sessions(settings.sessions)
+        self._clock = clock
+        self._choices = 0
+
+    async def choose(self, ask: RouteAsk, candidates: Sequence[str]) -> Decision:
+        """One of `candidates`, with what was thought of each."""
+        chain = await self._chain(ask, candidates)
+        now = self._clock()
+        found = [0] * len(candidates) if chain is None else self.index.matched(chain, candidates)
+        heat = 0 if chain is None else self.index.heat(chain, max(found))
+        views = self._views(ask, chain, candidates, found, now)
+        home = self._sessions.replica(ask.scope, ask.session)
+        chosen = self._best(views, home, heat)
+        scores = tuple(
+            [Score(v.replica, None if chain is None else v.matched, v.load.queued, v.ttft_s) for v in views]
+        )
+        ticket = self._send(ask, chain, chosen, dict(zip(candidates, found, strict=True)), now)
+        return Decision(chosen.replica, _reason(chosen, views, home), scores, ticket)
+
+    def first_token(self, decision: Decision) -> None:
+        """Its prefill is done: how long that took says how fast the replica is."""
+        ticket = decision.token
+        if isinstance(ticket, _Ticket) and not ticket.answered and not ticket.ended:
+            ticket.answered = True
+            now = self._clock()
+            ticket.load.answers(ticket.number, now)
+            self._rates.saw(ticket.replica, ticket.uncached + ticket.ahead, now - ticket.sent_at)
+
+    def ended(self, decision: Decision, reuse: ReuseReport | None) -> None:
+        """Learn what was reused. Without a report and a first token the prompt never got that far."""
+        ticket = decision.token
+        if not isinstance(ticket, _Ticket) or ticket.ended:
+            return
+        ticket.ended = True
+        ticket.load.ended(ticket.number, self._clock())
+        if ticket.sending is None:
+            return
+        if reuse is None and not ticket.answered:
+            ticket.load.corrected(-ticket.uncached)
+            self.index.withdraw(ticket.sending)
+        else:
+            self._learn(ticket, ticket.sending, reuse)
+
+    def forget(self, replica: str) -> None:
+        """It holds nothing, and may be as fast or slow as any."""
+        self.index.cleared(replica)
+        self.loads.forget(replica)
+        self._rates.forget(replica)
+        self._sessions.forget(replica)
+
+    async def _chain(self, ask: RouteAsk, candidates: Sequence[str]) -> PromptChain | None:
+        """None: there is no prompt, or no replica to choose from."""
+        if not ask.prompt or (len(candidates) == 1 and self.loads.alone(candidates[0])):
+            return None
+        if ask.size <= _INLINE:
+            return chain_of(ask)
+        return await asyncio.to_thread(chain_of, ask)
+
+    def _views(
+        self,
+        ask: RouteAsk,
+        chain: PromptChain | None,
+        candidates: Sequence[str],
+        found: Sequence[int],
+        now: float,
+    ) -> list[_View]:
+        ratio = 1.0 if ask.tokens is not None else self._ratios.of(ask.scope)
+        prompt = 0 if chain is None else int(chain.tokens * ratio)
+        running, views = self.settings.running_tokens, []
+        for replica, load, there in zip(candidates, self.loads.of(candidates, now), found, strict=True):
+            matched = min(int(there * ratio), max(prompt - 1, 0))  # the last token is computed in any case
+            rate = self._rates.of(replica)
+            waits = load.ahead(rate, now) + running * (load.running + load.waiting)
+            views.append(_View(replica, load, matched, prompt - matched, rate, waits / rate))
+        return views
+
+    def _best(self, views: Sequence[_View], home: str | None, heat: int) -> _View:
+        price = 1 + (self.settings.recompute_price - 1) / (1 + heat)
+
+        mean = sum([view.load.work / view.rate for view in views]) / len(views)
+        share = self.settings.work_share
+
+        def rank(view: _View) -> tuple[float, bool, float, int]:
+            over = max(0.0, view.load.work / view.rate - mean)
+            cost = view.waits_s + price * view.prefill_s + share * over
+            return cost, view.replica != home, view.load.work / view.rate, view.load.chosen
+
+        return min(self._within_bounds(views), key=rank)
+
+    def _within_bounds(self, views: Sequence[_View]) -> Sequence[_View]:
+        """Those where no more waits than their share; at least one is."""
+        most = (
+            self.settings.bound * sum([view.waits_s for view in views]) / len(views) + self.settings.slack_s
+        )
+        return [view for view in views if view.waits_s <= most]
+
+    def _send(
+        self, ask: RouteAsk, chain: PromptChain | None, chosen: _View, found: Mapping[str, int], now: float
+    ) -> _Ticket:
+        sending = None
+        if chain is not None:
+            sending = self.index.send(chosen.replica, chain, found[chosen.replica], max(found.values()))
+        ahead = int(chosen.load.ahead(chosen.rate, now))
+        self._choices += 1
+        chosen.load.began(self._choices, chosen.uncached, now)
+        self._sessions.went(ask.scope, ask.session, chosen.replica)
+        return _Ticket(
+            number=self._choices,
+            scope=ask.scope,
+            replica=chosen.replica,
+            load=chosen.load,
+            uncached=chosen.uncached,
+            ahead=ahead,
+            sent_at=now,
+            counted=ask.tokens is not None,
+            sending=sending,
+        )
+
+    def _learn(self, ticket: _Ticket, sending: Sending, reuse: ReuseReport | None) -> None:
+        hashed = sending.chain.tokens
+        if reuse is None or reuse.status != "reported" or reuse.reused is None or not reuse.prompt:
+            self.index.ended(sending, None)
+            return
+        ticket.load.corrected(reuse.prompt - reuse.reused - ticket.uncached)
+        reused = reuse.reused
+        if not ticket.counted:
+            self._ratios.saw(ticket.scope, hashed, reuse.prompt)
+            # Tokens as they were hashed; a chunk and a tenth may be the estimate's error.
+            reused = reused * hashed // reuse.prompt + CHUNK + sending.matched // 10
+        self.index.ended(sending, reused)
+
+
+def _reason(chosen: _View, views: Sequence[_View], home: str | None) -> Reason:
+    if len(views) == 1:
+        return "only"
+    if chosen.matched + CHUNK <= max(view.matched for view in views):
+        return "balance"
+    if chosen.matched >= min(view.matched for view in views) + BLOCK:
+        return "prefix"
+    return "session" if chosen.replica == home else "emptiest"

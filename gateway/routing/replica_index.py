@@ -1,0 +1,217 @@
+"""Which replicas hold which prefixes, as far as this gateway knows: the shadow of their caches."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import chain as joined
+
+from gateway.routing.chain import BLOCK, CHUNK, Key, PromptChain
+from gateway.routing.held import Held
+
+_FINE = 2  # depths at which blocks are looked up; others are told by the chunk
+
+
+@dataclass(slots=True)
+class Sending:
+    """One prompt on its way to one replica, for what its end tells."""
+
+    number: int
+    replica: str
+    chain: PromptChain
+    matched: int  # tokens that were believed to be there
+    shared: Key | None = None  # the last chunk that anybody had
+    uses: list[int] = field(default_factory=list)  # of each matched chunk: the last use before this one
+    new: list[Key] = field(default_factory=list)  # keys that nobody had sent there
+
+
+class ReplicaIndex:
+    """Prefixes of all replicas of one engine. One thread at a time.
+
+    Holders are bits of an int, so one look at a chunk tells all replicas. Within `max_keys`, over all replicas
+    together: the replica with the most gives up its oldest. One key takes some 250 bytes.
+    """
+
+    def __init__(self, max_keys: int = 400_000, capacity: int | None = None) -> None:
+        self._max = max_keys
+        self._capacity = capacity
+        self._holders: dict[Key, int] = {}
+        self._places: dict[str, int] = {}  # of a replica's bit
+        self._held: dict[str, Held] = {}
+        self._keys = 0
+        self._number = 0
+        self._running: set[int] = set()
+        self._wanted: Counter[Key] = (
+            Counter()
+        )  # running requests by the last chunk that others had sent before
+
+    def __len__(self) -> int:
+        """Keys over all replicas."""
+        return self._keys
+
+    def tokens(self, replica: str) -> int:
+        """That it is believed to hold."""
+        held = self._held.get(replica)
+        return 0 if held is None else held.tokens
+
+    def matched(self, prompt: PromptChain, replicas: Sequence[str]) -> list[int]:
+        """Tokens of `prompt` that each of `replicas` should hold, counted from its beginning."""
+        bits = [self._bit(replica) for replica in replicas]
+        found = {0: 0}
+        for mask, tokens in self._groups(prompt, sum(set(bits))):
+            while mask:
+                bit = mask & -mask
+                found[bit] = tokens
+                mask ^= bit
+        return [found[bit] for bit in bits]
+
+    def heat(self, prompt: PromptChain, tokens: int) -> int:
+        """Running requests that share the first `tokens` of `prompt` with what was sent before, and no more."""
+        depth = tokens // CHUNK
+        return self._wanted[prompt.keys[depth - 1]] if 0 < depth <= len(prompt.keys) else 0
+
+    def send(self, replica: str, prompt: PromptChain, matched: int, anywhere: int) -> Sending:
+        """`replica` gets `prompt`, and will hold it. It holds `matched` tokens of it; `anywhere`: the most of any."""
+        held = self._held_by(replica)
+        self._number = number = self._number + 1
+        whole = min(matched // CHUNK, len(prompt.keys))
+        shared = prompt.keys[anywhere // CHUNK - 1] if anywhere >= CHUNK else None
+        uses, new = self._use(replica, prompt, whole, number)
+        self._running.add(number)
+        if shared is not None:
+            self._wanted[shared] += 1
+        self._make_room(replica, held)
+        return Sending(number, replica, prompt, matched, shared, uses, new)
+
+    def ended(self, sent: Sending, reused: int | None) -> None:
+        """What the answer said of it, in tokens of the prompt as it was hashed. None: nothing."""
+        self._ends(sent)
+        held = self._held.get(sent.replica)
+        if held is None or reused is None:
+            return
+        missing = reused // CHUNK  # the first chunk that was not there
+        if missing >= len(sent.uses):
+            held.kept(sent.chain.tokens - sent.matched)
+        elif sent.uses[missing] not in self._running:  # else it was not there yet, which tells nothing
+            self._gone(sent.replica, held.lost_until(sent.uses[missing]))
+
+    def withdraw(self, sent: Sending) -> None:
+        """It never got as far as its first token: what was new in it is not there."""
+        self._ends(sent)
+        held = self._held.get(sent.replica)
+        if held is not None:
+            self._gone(sent.replica, held.drop_used_by(sent.number, sent.new))
+
+    def stored(self, replica: str, keys: Sequence[Key], weight: int = CHUNK) -> None:
+        """`replica` says that it holds these, a parent before its children."""
+        held = self._held_by(replica)
+        self._number += 1
+        self._came(replica, held.used(reversed(keys), self._number, weight))
+        self._make_room(replica, held)
+
+    def removed(self, replica: str, keys: Sequence[Key]) -> None:
+        """`replica` says that it holds these no more."""
+        held = self._held.get(replica)
+        if held is not None:
+            self._gone(replica, held.drop(keys))
+
+    def cleared(self, replica: str) -> None:
+        """`replica` holds nothing: it was flushed, restarted, or has gone."""
+        held = self._held.pop(replica, None)
+        if held is not None:
+            self._gone(replica, held.clear())
+            del self._places[replica]
+
+    def check(self) -> None:
+        """Raises AssertionError where what is known of keys and of replicas does not agree."""
+        holders: dict[Key, int] = {}
+        for replica, held in self._held.items():
+            held.check()
+            for key in held:
+                holders[key] = holders.get(key, 0) | self._bit(replica)
+        assert holders == self._holders
+        assert self._keys == sum(len(held) for held in self._held.values())
+        assert len(set(self._places.values())) == len(self._held)
+        assert sum(self._wanted.values()) <= len(self._running)
+
+    def _ends(self, sent: Sending) -> None:
+        self._running.discard(sent.number)
+        if sent.shared is not None:
+            self._wanted[sent.shared] -= 1
+            if not self._wanted[sent.shared]:
+                del self._wanted[sent.shared]
+
+    def _groups(self, prompt: PromptChain, alive: int) -> list[tuple[int, int]]:
+        """Masks of replicas that hold equally much, with how many tokens; the deepest first."""
+        depths: list[tuple[int, int]] = []
+        look = self._holders.get
+        for depth, key in enumerate(prompt.keys):
+            still = look(key, 0) & alive
+            if still != alive:
+                depths.append((alive & ~still, depth))
+                alive = still
+                if not alive:
+                    break
+        if alive:
+            depths.append((alive, len(prompt.keys)))
+        depths.reverse()
+        return list(joined.from_iterable(self._in_blocks(prompt, *each) for each in depths[:_FINE])) + [
+            (mask, depth * CHUNK) for mask, depth in depths[_FINE:]
+        ]
+
+    def _in_blocks(self, prompt: PromptChain, alive: int, chunk: int) -> list[tuple[int, int]]:
+        found = []
+        blocks = prompt.blocks(chunk)
+        for depth, key in enumerate(blocks):
+            still = self._holders.get(key, 0) & alive
+            if still != alive:
+                found.append((alive & ~still, chunk * CHUNK + depth * BLOCK))
+                alive = still
+                if not alive:
+                    return found
+        return [*found, (alive, chunk * CHUNK + len(blocks) * BLOCK)]
+
+    def _use(self, replica: str, prompt: PromptChain, whole: int, number: int) -> tuple[list[int], list[Key]]:
+        """The end first. Blocks stand for what fills no chunk, and for where other prompts may leave this one."""
+        held, keys = self._held_by(replica), prompt.keys
+        new = held.used(reversed(prompt.blocks(len(keys))), number, BLOCK)
+        new += held.used(reversed(keys[whole:]), number, CHUNK)
+        if whole < len(keys):
+            new += held.used(reversed(prompt.blocks(whole)), number, 0)
+        uses = held.touched(keys[:whole], number, CHUNK)
+        self._came(replica, new)
+        return uses, new
+
+    def _came(self, replica: str, keys: Sequence[Key]) -> None:
+        bit, holders = self._bit(replica), self._holders
+        for key in keys:
+            holders[key] = holders.get(key, 0) | bit
+        self._keys += len(keys)
+
+    def _gone(self, replica: str, keys: Sequence[Key]) -> None:
+        bit, holders = self._bit(replica), self._holders
+        for key in keys:
+            left = holders[key] & ~bit
+            if left:
+                holders[key] = left
+            else:
+                del holders[key]
+        self._keys -= len(keys)
+
+    def _make_room(self, replica: str, held: Held) -> None:
+        self._gone(replica, held.over())
+        while self._keys > self._max:
+            most = max(self._held, key=lambda each: len(self._held[each]))
+            self._gone(most, self._held[most].oldest(max(1, self._keys - self._max)))
+
+    def _held_by(self, replica: str) -> Held:
+        held = self._held.get(replica)
+        if held is None:
+            taken = set(self._places.values())
+            self._places[replica] = next(place for place in range(len(taken) + 1) if place not in taken)
+            held = self._held[replica] = Held(self._capacity)
+        return held
+
+    def _bit(self, replica: str) -> int:
+        """0: it holds nothing."""
+        place = self._places.get(replica)
+        return 0 if place is None else 1 << place
