@@ -68,7 +68,7 @@ setup:  ## what `make serve` installs
 
 .PHONY: setup-dev
 setup-dev:  ## what `make test` and `make check` install
-	$(call SET_UP,$(STAMPS)/dev)
+	$(call SET_UP,$(STAMPS)/sdk_tests)
 
 .PHONY: clean
 clean:  ## remove the environment and everything that was generated; models in the cache folder stay
@@ -115,3 +115,16 @@ $(STAMPS)/dev: pyproject.toml $(STAMPS)/serve $(STAMPS)/llama_cpp
 	@$(SAY) "installing what tests and checks need"
 	@$(PIP) --editable '.[embedded,dev]' | $(NEWS)
 	@touch $@
+
+# The official SDK's own tests are in its source distribution only. Where it cannot be had, this is tried again.
+$(STAMPS)/sdk_tests: $(STAMPS)/dev
+	@set -e; at=$(VENV)/sdk-tests; \
+	sdk=openai-$$($(BIN)/python -c 'import importlib.metadata as m; print(m.version("openai"))'); \
+	if [ ! -d $$at/$$sdk ]; then \
+		$(SAY) "fetching the SDK's own tests ($$sdk, 2 MB)"; \
+		mkdir -p $$at; \
+		if $(BIN)/python -m pip download --quiet --disable-pip-version-check --retries 1 --no-deps \
+			--no-binary openai --dest $$at $${sdk/-/==} && tar -xzf $$at/$$sdk.tar.gz -C $$at; then \
+			rm -f $$at/$$sdk.tar.gz; touch $@; \
+		else $(SAY) "they cannot be had now; the test that runs them is skipped"; fi; \
+	else touch $@; fi
