@@ -16,6 +16,7 @@ from engine_adapters.remote.sglang import SGLangEngine
 from engine_adapters.remote.vllm import VllmEngine
 from engine_adapters.sglang_process.config import SGLangConfig
 from gateway.canonical.policies import parse_policy
+from gateway.config.discovery import discovery_of
 from gateway.config.engines import (
     Anthropic,
     EmbeddedEngine,
@@ -27,13 +28,15 @@ from gateway.config.engines import (
 from gateway.config.errors import ConfigError
 from gateway.config.isolation import must_salt
 from gateway.config.model import Config
+from gateway.config.replicas import addresses_of
 from gateway.config.tenants import keyed
 from gateway.embedded import EmbeddedOptions, embedded_prompts, load_embedded, missing_packages
 from gateway.prompts import PromptSource
 from gateway.relay.control_tokens import ControlTokenCheck
 from gateway.relay.guard import OPEN_GUARD, Guard
 from gateway.relay.remote import Remote
-from gateway.replicas.pool import EnginePool
+from gateway.replicas.address import ReplicaAddress
+from gateway.replicas.pool import EnginePool, MakeReplica
 from gateway.serve import Load
 from gateway.settings import MIB, CanonSettings, GatewaySettings
 from gateway.sglang_process import SGLangOptions, sglang_prompts, start_sglang
@@ -58,7 +61,17 @@ def pool_of(
     engine: RemoteEngine, path: str, environ: Mapping[str, str], guard: Guard = OPEN_GUARD
 ) -> EnginePool:
     """One engine behind HTTP; raises as `pools_of`, naming `path`."""
-    return EnginePool(engine.name, [_remote(engine, path, environ)], guard=guard)
+    make, given, policy = _maker(engine, path, environ), engine.replicas, engine.policy()
+    if engine.url is not None:
+        return EnginePool(engine.name, [make(ReplicaAddress("", engine.url))], policy=policy, guard=guard)
+    if isinstance(given, list):
+        replicas = [make(each) for each in addresses_of(given)]
+        return EnginePool(engine.name, replicas, policy=policy, guard=guard)
+    assert given is not None
+    discovery = discovery_of(given, f"{path}.replicas", environ)
+    return EnginePool(
+        engine.name, policy=policy, guard=guard, discovery=discovery, make=make, names=engine.names()
+    )
 
 
 def guard_of(engine: RemoteEngine, config: Config) -> Guard:
@@ -77,7 +90,7 @@ def authenticator_of(config: Config, environ: Mapping[str, str]) -> Authenticato
     return keyed(config.tenants, config.keys_file, config.salt_secret, environ, limits=config.limits.over())
 
 
-def _remote(engine: RemoteEngine, path: str, environ: Mapping[str, str]) -> Remote:
+def _maker(engine: RemoteEngine, path: str, environ: Mapping[str, str]) -> MakeReplica:
     key = None if engine.key is None else engine.key.read(f"{path}.key", environ)
     options = HttpOptions(
         connect_s=engine.connect_s,
@@ -86,7 +99,14 @@ def _remote(engine: RemoteEngine, path: str, environ: Mapping[str, str]) -> Remo
         headers=_key_headers(engine, key),
     )
     own = tuple(dict.fromkeys(engine.names().values()))
-    return Remote(_adapter(engine, own, options), engine.names(), _control_tokens(engine, path))
+    check = _control_tokens(engine, path)
+
+    def make(address: ReplicaAddress) -> Remote:
+        adapter = _adapter(engine, address.url, own, options)
+        replica = f"{engine.name}/{address.name}" if address.name else None
+        return Remote(adapter, engine.names(), check, replica, engine.health.look())
+
+    return make
 
 
 def _control_tokens(engine: RemoteEngine, path: str) -> ControlTokenCheck | None:
@@ -106,16 +126,16 @@ def _key_headers(engine: RemoteEngine, key: str | None) -> dict[str, str]:
     return {"x-api-key": key} if isinstance(engine, Anthropic) else {"authorization": f"Bearer {key}"}
 
 
-def _adapter(engine: RemoteEngine, models: tuple[str, ...], options: HttpOptions) -> RelayEngine:
+def _adapter(engine: RemoteEngine, url: str, models: tuple[str, ...], options: HttpOptions) -> RelayEngine:
     if isinstance(engine, Anthropic):
-        return AnthropicEngine(engine.name, engine.url, models, options)
+        return AnthropicEngine(engine.name, url, models, options)
     if isinstance(engine, OpenAICompatible):
-        return OpenAICompatibleEngine(engine.name, engine.url, models, options, engine.profile)
+        return OpenAICompatibleEngine(engine.name, url, models, options, engine.profile)
     assert isinstance(engine, SelfHosted)
     if engine.kind == "vllm":
-        return VllmEngine(engine.name, engine.url, models, options, engine.probe)
+        return VllmEngine(engine.name, url, models, options, engine.probe)
     own = SGLangEngine if engine.kind == "sglang" else LlamaCppEngine
-    return own(engine.name, engine.url, models, options)
+    return own(engine.name, url, models, options)
 
 
 def embedded_options(engine: EmbeddedEngine) -> EmbeddedOptions:

@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from engine_adapters.reuse.profiles import PROFILES
-from gateway.addresses import engine_url
 from gateway.config.base import ConfigModel
+from gateway.config.replicas import ReplicatedEngine
 from gateway.config.secret_ref import SecretRef
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
@@ -68,11 +68,10 @@ class SGLangProcessEngine(ConfigModel):
         return [self.served_model_name or self.model.name]
 
 
-class RemoteEngine(ConfigModel):
+class RemoteEngine(ReplicatedEngine):
     """What all engines behind HTTP have."""
 
     name: Name
-    url: str
     # Names, or what clients say -> the engine's own name; none: as the engine lists them.
     models: Annotated[list[str] | dict[str, str], Field(default_factory=list)]
     key: SecretRef | None = None
@@ -97,11 +96,6 @@ class RemoteEngine(ConfigModel):
         if action == "reject" and info.data.get("tokenizer", ...) is None:
             raise ValueError("reject needs tokenizer, a folder with the tokenizer.json of the engine's model")
         return action
-
-    @field_validator("url")
-    @classmethod
-    def _plain_url(cls, url: str) -> str:
-        return engine_url(url)
 
     def client_names(self) -> list[str]:
         """Model names that the file says."""

@@ -5,6 +5,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import aclosing
 
 from engine_adapters.base import Health
 from engine_adapters.errors import EngineNotReadyError
@@ -211,8 +212,9 @@ class EnginePool:
         self._discovered.set()
 
     async def _discover(self, discovery: Discovery) -> None:
-        async for addresses in discovery.watch():
-            self.update(addresses)
+        async with aclosing(discovery.watch()) as lists:
+            async for addresses in lists:
+                self.update(addresses)
 
     def _add(self, remote: Remote) -> None:
         member = Member(remote, self.policy, self._clock)

@@ -1,6 +1,6 @@
 """The contract of discovery."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from typing import Protocol
 
 from gateway.replicas.address import ReplicaAddress
@@ -11,7 +11,7 @@ class Discovery(Protocol):
 
     failing: bool  # True: what it said last may not be so any more
 
-    def watch(self) -> AsyncIterator[Sequence[ReplicaAddress]]:
+    def watch(self) -> AsyncGenerator[Sequence[ReplicaAddress], None]:
         """Every list that differs from the one before, until cancelled.
 
         Never raises: while the source cannot be asked, nobody has gone; why is logged once.

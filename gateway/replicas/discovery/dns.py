@@ -1,0 +1,124 @@
+"""Replicas behind one name: every address that it resolves to, looked up from time to time."""
+
+import asyncio
+import logging
+import socket
+import threading
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from typing import Literal, TypeAlias
+
+from gateway.replicas.address import ReplicaAddress
+
+log = logging.getLogger("kvgate.gateway")
+
+Family: TypeAlias = Literal["any", "ipv4", "ipv6"]
+# Addresses of a name, as texts; raises socket.gaierror.
+Resolve: TypeAlias = Callable[[str, socket.AddressFamily], Awaitable[Sequence[str]]]
+
+_NOBODY = (
+    3  # answers in a row that there is no such name, until all replicas are gone: servers of names err, too
+)
+_FAMILIES = {"any": socket.AF_UNSPEC, "ipv4": socket.AF_INET, "ipv6": socket.AF_INET6}
+_NO_NAME = frozenset({socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)})
+
+
+@dataclass(frozen=True, slots=True)
+class DnsName:
+    """A name whose addresses are replicas, as that of a headless Service."""
+
+    name: str
+    port: int
+    scheme: Literal["http", "https"] = "http"
+    every_s: float = 5.0
+    family: Family = "any"  # any: the IPv4 ones where there are some, since a replica may have one of each
+
+
+async def resolved(name: str, family: socket.AddressFamily) -> Sequence[str]:
+    """As this machine resolves names: its hosts file, search domains and servers.
+
+    On a thread of its own, since that may wait for half a minute and cannot be stopped: threads that others wait for
+    are not held up, and nor is the end of the process.
+    """
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[Sequence[str]] = loop.create_future()
+
+    def settle(found: Sequence[str] | OSError | UnicodeError) -> None:
+        if future.done():
+            return
+        if isinstance(found, Exception):
+            future.set_exception(found)
+        else:
+            future.set_result(found)
+
+    def look() -> None:
+        found: Sequence[str] | OSError | UnicodeError
+        try:
+            answers = socket.getaddrinfo(name, None, family, socket.SOCK_STREAM)
+            found = [str(address[0]) for *_, address in answers]
+        except (OSError, UnicodeError) as error:
+            found = error
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(settle, found)
+
+    threading.Thread(target=look, name="kvgate-dns", daemon=True).start()
+    return await future
+
+
+class DnsDiscovery:
+    """Looks a name up again and again."""
+
+    def __init__(
+        self,
+        name: DnsName,
+        resolve: Resolve = resolved,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._name = name
+        self._resolve = resolve
+        self._sleep = sleep
+        self._absent = 0
+        self.failing = False
+
+    async def watch(self) -> AsyncGenerator[Sequence[ReplicaAddress], None]:
+        """Every list that differs from the one before."""
+        known: Sequence[ReplicaAddress] | None = None
+        while True:
+            found = await self._look(known is None)
+            if found is not None and found != known:
+                known = found
+                yield found
+            await self._sleep(self._name.every_s)
+
+    async def _look(self, first: bool) -> Sequence[ReplicaAddress] | None:
+        """None: it is not known."""
+        try:
+            found = await self._resolve(self._name.name, _FAMILIES[self._name.family])
+        except (OSError, UnicodeError) as error:
+            if isinstance(error, socket.gaierror) and error.errno in _NO_NAME:
+                self._absent += 1
+                self._fail(f"it has no address ({error.strerror})")
+                return [] if first or self._absent >= _NOBODY else None
+            self._fail(str(error))
+            return None
+        self._absent = 0
+        if self.failing:
+            log.info("a name resolves again", extra={"fields": {"name": self._name.name}})
+        self.failing = False
+        return addresses(found, self._name)
+
+    def _fail(self, why: str) -> None:
+        if not self.failing:
+            fields = {"name": self._name.name, "error": why}
+            log.warning("a name of replicas does not resolve; those there are stay", extra={"fields": fields})
+        self.failing = True
+
+
+def addresses(found: Sequence[str], name: DnsName) -> list[ReplicaAddress]:
+    """Replicas at these addresses, in an order of their own."""
+    parsed = {ip_address(each.partition("%")[0]) for each in found}
+    v4: list[IPv4Address] = sorted(each for each in parsed if isinstance(each, IPv4Address))
+    v6: list[IPv6Address] = sorted(each for each in parsed if isinstance(each, IPv6Address))
+    hosts = [str(each) for each in v4] or [f"[{each}]" for each in v6]
+    return [ReplicaAddress(f"{host}:{name.port}", f"{name.scheme}://{host}:{name.port}") for host in hosts]

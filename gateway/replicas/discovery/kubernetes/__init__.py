@@ -1,0 +1,1 @@
+"""Replicas behind a Service of Kubernetes: its EndpointSlices, listed once and then watched."""
