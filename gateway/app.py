@@ -24,6 +24,7 @@ from gateway.jobs import JobContext, JobMaker
 from gateway.ledger.capture import BodyCapture
 from gateway.ledger.expectation import Predictor
 from gateway.ledger.sink import NO_LEDGER, LedgerSink
+from gateway.limits.limits import Limits
 from gateway.live import Apps, Configured, EpochRoute, Live
 from gateway.local_answer import LocalRoute
 from gateway.models import ModelRoutes
@@ -58,6 +59,7 @@ def create_app_over(
     capture: BodyCapture | None = None,
     tenants: Authenticator = OPEN,
     live: Live | None = None,
+    limits: Limits | None = None,
     memory: MemoryStore | None = None,
     siblings: Siblings = ALONE,
 ) -> FastAPI:
@@ -65,20 +67,24 @@ def create_app_over(
 
     `live` is for who changes the configuration later; settings and tenants are then in there. `memory` is where
     conversations are remembered (None: in this process), and `siblings` are processes that serve beside this one.
+    `limits` count what tenants use (None: in this process).
     """
     live = live or Live(Configured(settings or GatewaySettings(), served.pools, tenants))
     settings = live.now.settings
-    threads = PromptThreads(settings)
+    threads = PromptThreads(settings, memory_waits=memory is not None)
     admission = Admission(settings)
-    telemetry = Telemetry(served, admission, ledger, settings.otel, siblings)
+    limits = limits or Limits()
+    telemetry = Telemetry(served, admission, ledger, settings.otel, siblings, limits)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         for pool in served.pools:
             pool.start()
+        limits.start()
         yield
         await live.aclose()  # again, where a server did it
         threads.close()
+        await limits.aclose()
         await telemetry.tracing.aclose()
 
     app = FastAPI(title="kvgate", docs_url=None, redoc_url=None, redirect_slashes=False, lifespan=lifespan)
@@ -89,8 +95,17 @@ def create_app_over(
     app.add_exception_handler(HTTPException, _answer_http_exception)
     _add_model_routes(app, ModelRoutes(served, settings, lambda: live.now.tenants))
     app.add_api_route("/metrics", telemetry.scrape, methods=["GET"], include_in_schema=False)
-    canon = CanonStage(settings.canon, memory=memory)
-    context = JobContext(served, threads, settings, canon, ledger, predictor, telemetry.tracing, tenants)
+    context = JobContext(
+        served,
+        threads,
+        settings,
+        CanonStage(settings.canon, memory=memory),
+        ledger,
+        predictor,
+        telemetry.tracing,
+        tenants,
+        limits=limits,
+    )
     live.serve(_Endpoints(context, served, admission).made)
     for route, paths in PATHS.items():
         endpoint = EpochRoute(route, live)

@@ -13,6 +13,7 @@ from gateway.jobs import (
     JobContext,
     canonical,
     expect,
+    granted_retention,
     local_backend,
     new_head,
     room_for,
@@ -26,7 +27,7 @@ from gateway.wire.answers import AnswerHead, StreamedAnswer, WholeAnswer
 from gateway.wire.chat_answer import WholeChat
 from gateway.wire.chat_body import ChatBody, check_chat, grammar, tool_options
 from gateway.wire.chat_stream import ChatStream
-from gateway.wire.extension import retention, without_extension
+from gateway.wire.extension import without_extension
 from gateway.wire.sampling import sampling_params
 from gateway.wire.usage import HEADER
 from gateway.wire.validation import unknown_names, validate
@@ -75,7 +76,7 @@ async def chat_job(incoming: Incoming, context: JobContext, record: RequestRecor
         starts_in_reasoning=prompt.starts_in_reasoning,
         body=body,
         raw=sent.raw,
-        retention=retention(chat.kvgate),
+        retention=granted_retention(chat.kvgate, incoming, len(prompt.ids), context, record),
     )
     kept = sent.recording
     recorder = None if kept is None else AnswerRecorder(kept, WholeChat(head, logprobs=False))

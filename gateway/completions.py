@@ -13,6 +13,7 @@ from gateway.jobs import (
     JobContext,
     canonical,
     expect,
+    granted_retention,
     local_backend,
     new_head,
     room_for,
@@ -26,7 +27,7 @@ from gateway.wire.answers import AnswerHead, StreamedAnswer, WholeAnswer
 from gateway.wire.completions_answer import WholeCompletion
 from gateway.wire.completions_body import DEFAULT_MAX_TOKENS, CompletionsBody, check_completions
 from gateway.wire.completions_stream import CompletionStream
-from gateway.wire.extension import retention, without_extension
+from gateway.wire.extension import without_extension
 from gateway.wire.sampling import sampling_params
 from gateway.wire.usage import HEADER
 from gateway.wire.validation import unknown_names, validate
@@ -53,6 +54,7 @@ async def completions_job(incoming: Incoming, context: JobContext, record: Reque
     record.prompt_tokens = sum(map(len, encoded))
     head = new_head("cmpl", able.model, wanted.n or 1)
     limit = wanted.max_tokens or DEFAULT_MAX_TOKENS
+    kept = granted_retention(wanted.kvgate, incoming, record.prompt_tokens, context, record)
     requests = [
         GenerateRequest(
             request_id=f"{head.id}-{index}",
@@ -68,7 +70,7 @@ async def completions_job(incoming: Incoming, context: JobContext, record: Reque
             reasoning=False,
             body=sent.body,
             raw=sent.raw,
-            retention=retention(wanted.kvgate),
+            retention=kept,
         )
         for index, ids in enumerate(encoded)
     ]

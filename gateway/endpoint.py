@@ -66,10 +66,21 @@ class GenerationEndpoint:
             record.tenant = UNKNOWN
             record.tenant = await self._context.tenants.authenticate(scope["headers"])
             with self._admission.enter() as ticket:
-                raw = await read_body(scope, receive, self._settings, ticket.hold)
+                raw = await self._read(scope, receive, ticket.hold, record)
                 await self._answer(raw, headers, receive, send, record)
         except (ApiError, EngineError) as error:
             await send_error(send, refusal(error, record, self._settings.retry_after_s))
+
+    async def _read(
+        self, scope: Scope, receive: Receive, hold: Callable[[int], None], record: RequestRecord
+    ) -> bytes:
+        largest = self._context.limits_of(record.tenant).max_body_bytes
+        try:
+            return await read_body(scope, receive, self._settings, hold, largest)
+        except ApiError as error:
+            if error.status == 413 and largest is not None:
+                record.limited = "body"
+            raise
 
     async def _answer(
         self, raw: bytes, headers: Mapping[bytes, bytes], receive: Receive, send: Send, record: RequestRecord
@@ -117,17 +128,19 @@ class GenerationEndpoint:
             found = self._found(body, record.tenant)
         incoming = Incoming(body, raw, headers, record.tenant, "" if found is None else found.model)
         pool = found.target if found is not None and isinstance(found.target, EnginePool) else None
+        if pool is None and self._local is None:
+            raise self._has_none()
         record.deadline = deadline_of(
             headers,
             stream=body.get("stream") is True,
             elapsed_s=time.perf_counter() - record.started,
             engine_s=None if pool is None else pool.policy.timeout_s,
         )
-        async with record.deadline.kept():
+        usage = self._context.limits.of(incoming, self._context.limits_of(record.tenant), record)
+        async with usage, record.deadline.kept():
             if pool is not None:
                 return await self._relayed.answer(incoming, pool, send, stream, record)
-            if self._local is None:
-                raise self._has_none()
+            assert self._local is not None
             return await self._local(incoming, send, stream, record)
 
     def _found(self, body: Mapping[str, Any], tenant: Tenant) -> Found | None:

@@ -10,7 +10,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from engine_adapters.base import EngineAdapter, GenerateRequest
+from engine_adapters.base import EngineAdapter, GenerateRequest, Retention
 from gateway.canonical.policies import Route
 from gateway.canonical.recorder import AnswerRecorder
 from gateway.canonical.stage import Canonical, CanonStage
@@ -18,6 +18,9 @@ from gateway.errors import context_too_long, invalid
 from gateway.generation import Tagged
 from gateway.ledger.expectation import Predictor, SentRequest
 from gateway.ledger.sink import NO_LEDGER, LedgerSink
+from gateway.limits.hints import HEADER as HINTS_HEADER
+from gateway.limits.limits import Limits
+from gateway.limits.tenant_limits import TenantLimits
 from gateway.prompts import PromptThreads
 from gateway.responses.bindings import LocalBindings, ResponseBindings
 from gateway.served import Backend, Served
@@ -28,6 +31,7 @@ from gateway.tenants.tenant import Tenant
 from gateway.transport.incoming import Incoming
 from gateway.transport.record import RequestRecord
 from gateway.wire.answers import AnswerHead, StreamedAnswer, WholeAnswer
+from gateway.wire.extension import KvgateFields, retention
 from gateway.wire.usage import HEADER, UsageFacts
 
 
@@ -60,6 +64,16 @@ class JobContext:
     tracing: Tracing = NO_TRACING
     tenants: Authenticator = OPEN
     responses: ResponseBindings = field(default_factory=LocalBindings)
+    limits: Limits = field(default_factory=Limits)
+
+    def limits_of(self, tenant: Tenant) -> TenantLimits:
+        """What the tenant may use."""
+        return tenant.limits or self.settings.limits
+
+    def max_running(self, engine: str, replicas: int = 1) -> int | None:
+        """Requests that may run at an engine; None: as many as it takes."""
+        bound = self.settings.max_running.get(engine)
+        return None if bound is None else bound * replicas
 
 
 class JobMaker(Protocol):
@@ -82,8 +96,9 @@ async def canonical(
     """The checked request as it goes on, noted in `record`; raises ApiError 400 for a policy that does not exist."""
     policy = context.canon.policy(route, model, incoming)
     work = partial(context.canon.apply, incoming, policy, incoming.tenant.scope(model))
+    run = context.threads.remember if context.canon.remembers(policy) else context.threads.canonicalize
     with record.stages.stage("canonicalize"):
-        result = await context.threads.canonicalize(incoming.size, work)
+        result = await run(incoming.size, work)
     record.canon = result.told
     return result
 
@@ -109,6 +124,28 @@ def usage_facts(incoming: Incoming, context: JobContext, record: RequestRecord) 
     canon = record.canon
     edits = sum(canon.edits.values()) if canon is not None and canon.applied else 0
     return UsageFacts(record.expected.predicted, record.block_size, edits)
+
+
+def granted_retention(
+    fields: KvgateFields | None, incoming: Incoming, tokens: int, context: JobContext, record: RequestRecord
+) -> Retention | None:
+    """What the tenant's quotas leave of a request's wishes; `tokens`: of its prompt. What is refused is told."""
+    wish = retention(fields)
+    if wish is None:
+        return None
+    session = context.canon.session(incoming) or str(incoming.body.get("prompt_cache_key") or "")
+    tenant = incoming.tenant
+    granted, told = context.limits.pins.granted(
+        wish,
+        context.limits_of(tenant),
+        tenant=tenant.name,
+        request=record.id,
+        session=session or None,
+        tokens=tokens,
+    )
+    if told is not None:
+        record.told.append((HINTS_HEADER, told))
+    return granted
 
 
 def new_head(prefix: str, model: str, choices: int) -> AnswerHead:

@@ -1,6 +1,7 @@
 """Answers from the engine in this process: its events become one JSON object, or frames of a stream."""
 
 from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 
 from starlette.types import Send
@@ -31,9 +32,7 @@ class LocalRoute:
         job = await self._make_job(incoming, self._context, record)
         answer = job.answer
         record.choices = answer.head.choices * len(job.requests)
-        record.stages.sending()
-        record.attempts = 1
-        async with Generation(job.engine, job.requests, self._settings) as run:
+        async with self._turn(incoming, record), self._generation(job, record) as run:
             if isinstance(answer, StreamedAnswer):
                 await self._stream(run, job, answer, stream, record)
             else:
@@ -45,9 +44,20 @@ class LocalRoute:
             return partial(stream.finish, answer.last_frames() + DONE)
         return partial(send_json, send, answer.body())
 
+    def _turn(self, incoming: Incoming, record: RequestRecord) -> AbstractAsyncContextManager[None]:
+        context, engine = self._context, record.engine or ""
+        limits = context.limits_of(incoming.tenant)
+        bound = context.max_running(engine)
+        return context.limits.turn(engine, bound, incoming, limits, self._settings.queue, record)
+
+    def _generation(self, job: Job, record: RequestRecord) -> Generation:
+        record.stages.sending()
+        record.attempts = 1
+        return Generation(job.engine, job.requests, self._settings)
+
     async def _remember(self, job: Job) -> None:
         if job.recorder is not None:
-            await self._context.threads.canonicalize(job.recorder.recording.size, job.recorder.keep)
+            await self._context.threads.remember(job.recorder.recording.size, job.recorder.keep)
 
     async def _collect(self, run: Generation, job: Job, answer: WholeAnswer, record: RequestRecord) -> None:
         while (batch := await run.batch()) is not None:

@@ -57,10 +57,15 @@ class PromptSource(Protocol):
 class PromptThreads:
     """Runs long parsing, rendering and encoding on a bounded number of threads."""
 
-    def __init__(self, settings: GatewaySettings) -> None:
+    def __init__(self, settings: GatewaySettings, *, memory_waits: bool = False) -> None:
+        """`memory_waits`: the conversation memory is on a server, which is waited for."""
         self._inline_prompt = settings.inline_prompt_bytes
         self._inline_parse = settings.inline_parse_bytes
         self._pool = ThreadPoolExecutor(settings.prompt_threads, thread_name_prefix="kvgate-prompt")
+        self._waiting = self._pool
+        if memory_waits:
+            self._waiting = ThreadPoolExecutor(settings.memory_threads, thread_name_prefix="kvgate-memory")
+        self._memory_waits = memory_waits
 
     async def parse(self, size: int, work: Callable[[], Result]) -> Result:
         """`work()`, which parses `size` bytes; on a thread if they are many."""
@@ -69,6 +74,12 @@ class PromptThreads:
     async def canonicalize(self, size: int, work: Callable[[], Result]) -> Result:
         """`work()`, which goes through `size` bytes of text; on a thread if they are many."""
         return work() if size <= self._inline_prompt else await self._on_thread(work)
+
+    async def remember(self, size: int, work: Callable[[], Result]) -> Result:
+        """`work()`, which goes through `size` bytes of text and uses the conversation memory."""
+        if not self._memory_waits:
+            return await self.canonicalize(size, work)
+        return await asyncio.get_running_loop().run_in_executor(self._waiting, work)
 
     async def encode(self, size: int, work: Callable[[], Result]) -> Result:
         """`work()`, which renders and encodes `size` bytes; on a thread if they are many."""
@@ -80,4 +91,5 @@ class PromptThreads:
 
     def close(self) -> None:
         """Take no more work and forget what waits."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        for pool in (self._pool, self._waiting):
+            pool.shutdown(wait=False, cancel_futures=True)

@@ -27,6 +27,7 @@ from gateway.reports.reconcile.scraper import EngineScraper
 from gateway.served import Backend, Served
 from gateway.server import Ending, GatewayServer, server_config
 from gateway.settings import GatewaySettings
+from gateway.shared import Shared
 from gateway.tenants.authenticator import OPEN, Authenticator
 
 log = logging.getLogger("kvgate.gateway")
@@ -80,7 +81,9 @@ class Service:
         books: Books = NO_BOOKS,
         front: Front | None = None,
         tenants: Authenticator = OPEN,
+        shared: Shared | None = None,
     ) -> None:
+        shared = shared or Shared()
         self._load = load
         self._options = options
         self._front: Front = front or OneProcess(options.host, options.port, json=options.json)
@@ -95,7 +98,8 @@ class Service:
             books.predictor,
             books.capture,
             live=live,
-            memory=self._front.memory,
+            limits=shared.limits,
+            memory=shared.memory or self._front.memory,
             siblings=self._front.siblings,
         )
         config = server_config(app, grace_s=options.ending.grace_s)

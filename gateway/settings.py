@@ -8,6 +8,8 @@ from canon.policy import RULES_VERSION
 from canon.slots import CONFIRMATIONS
 from gateway.aliases import Alias
 from gateway.canonical.policies import PolicyFor
+from gateway.limits.queue_settings import QueueSettings
+from gateway.limits.tenant_limits import NO_LIMITS, TenantLimits
 from gateway.telemetry.otel.options import OtelOptions
 
 MIB = 1024 * 1024
@@ -44,8 +46,12 @@ class GatewaySettings:
     inline_prompt_bytes: int = 20_000  # larger prompts are rendered and encoded off the event loop
     inline_parse_bytes: int = 256 * 1024  # larger bodies are parsed off the event loop
     prompt_threads: int = 2  # threads which do that
+    memory_threads: int = 16  # threads which wait for a conversation memory on a server
     canon: CanonSettings = field(default_factory=CanonSettings)
     aliases: Mapping[str, Alias] = field(default_factory=dict)  # other names for models
     usage: Literal["standard", "full"] = "standard"  # full: `usage.kvgate` in every answer
     otel: OtelOptions | None = None  # traces and metrics that are sent; None: none
+    limits: TenantLimits = NO_LIMITS  # of tenants that have none of their own
+    max_running: Mapping[str, int] = field(default_factory=dict)  # by engine: requests at one replica of it
+    queue: QueueSettings = field(default_factory=QueueSettings)  # where others wait for it
     retry_after_s: int = 2  # what Retry-After says with 429 and 503

@@ -59,6 +59,11 @@ class LocalStore(MemoryStore):
                 self._drop(key)
             return len(keys)
 
+    def items(self) -> list[tuple[bytes, bytes]]:
+        """Every record there is now, the least recently used first."""
+        with self._lock:
+            return [(key, value) for key, (value, _) in self._records.items()]
+
     def _get(self, key: bytes) -> bytes | None:
         now = self._clock()
         self._forget_before(now - self._ttl_s)

@@ -67,12 +67,17 @@ class CanonStage:
         except PolicyError as error:
             raise invalid(f"Invalid value for '{HEADER}': {error}.", HEADER, "invalid_value") from None
 
+    @staticmethod
+    def remembers(policy: Policy) -> bool:
+        """Whether requests under this policy use the memory, which may be another server's."""
+        return policy.name != "off" and policy.applies and policy.acts("conversation_memory")
+
     def apply(self, incoming: Incoming, policy: Policy, scope: str) -> Canonical:
         """The request as it goes on; takes as long as reading the whole body a few times."""
         if policy.name == "off":
             return Canonical(incoming.body, incoming.raw, CanonTold(policy.name))
-        session = self._session(incoming)
-        remembers = policy.applies and policy.acts("conversation_memory")
+        session = self.session(incoming)
+        remembers = self.remembers(policy)
         # What cannot be sent as rewritten must not be remembered as sent.
         loss = round_trip_loss(incoming.raw, incoming.body) if remembers else None
         if loss is not None:
@@ -97,7 +102,8 @@ class CanonStage:
         told = replace(_told(policy, bypass(incoming.body, loss)), bypassed=True)
         return Canonical(incoming.body, incoming.raw, told)
 
-    def _session(self, incoming: Incoming) -> str:
+    def session(self, incoming: Incoming) -> str:
+        """What names the client's conversation; empty: nothing does."""
         for name in self._session_headers:
             if value := incoming.header(name):
                 return f"{name}:{value}"

@@ -6,7 +6,15 @@ from functools import partial
 from pathlib import Path
 
 from gateway.commands.serve_where import Where
-from gateway.config.build import authenticator_of, ledger_of, load_of, pools_of, prompts_of, settings_of
+from gateway.config.build import (
+    authenticator_of,
+    ledger_of,
+    load_of,
+    pools_of,
+    prompts_of,
+    settings_of,
+    shared_of,
+)
 from gateway.config.errors import ConfigError
 from gateway.config.load import load_config
 from gateway.ledger.books import LedgerBooks
@@ -53,5 +61,6 @@ def serve_config(file: Path | None, where: Where, given: Collection[str], enviro
         partial(pools_of, config, environ),
         lambda leads: LedgerBooks(ledger_of(config), environ, config.ledger.keep, capture, leads=leads),
         tenants,
+        shared_of(config, environ),
     )
     return run(parts, where.workers(config.server), where.seat)

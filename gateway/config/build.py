@@ -5,6 +5,7 @@ from functools import partial
 from pathlib import Path
 
 from canon.errors import ModelFolderError
+from canon.memory import LocalStore
 from canon.tokens import ControlTokenScanner
 from engine_adapters.embedded.config import EmbeddedConfig
 from engine_adapters.remote.anthropic import AnthropicEngine
@@ -40,6 +41,7 @@ from gateway.replicas.pool import EnginePool, MakeReplica
 from gateway.serve import Load
 from gateway.settings import MIB, CanonSettings, GatewaySettings
 from gateway.sglang_process import SGLangOptions, sglang_prompts, start_sglang
+from gateway.shared import Shared
 from gateway.tenants.authenticator import OPEN, Authenticator
 
 _GIB = 1024 * MIB
@@ -212,7 +214,29 @@ def settings_of(config: Config) -> GatewaySettings:
             tuple(map(parse_policy, config.canon_policy)),
             config.canon_rules_version,
             config.canon_slot_confirmations,
+            memory_bytes=int(config.memory.max_mib * MIB),
+            memory_ttl_s=config.memory.ttl_s,
         ),
         aliases={name: alias.made() for name, alias in config.aliases.items()},
         usage=config.usage,
+        limits=config.limits.over(),
+        max_running={
+            engine.name: engine.max_running for engine in config.engines if engine.max_running is not None
+        },
+        queue=config.queue.settings(),
     )
+
+
+def shared_of(config: Config, environ: Mapping[str, str]) -> Callable[[], Shared]:
+    """What gateways share, made in each process that serves; nothing is asked of it yet.
+
+    Raises:
+        ConfigError: the password, the secret or a package is missing.
+    """
+    if config.redis is None:
+        return Shared
+    memory = config.memory
+    secret = None if memory.secret is None else memory.secret.read("memory.secret", environ).encode()
+    local = partial(LocalStore, int(memory.max_mib * MIB), ttl_s=memory.ttl_s)
+    sealed = partial(Shared.in_redis, config.redis.options(environ))
+    return partial(sealed, local if memory.store == "redis" else None, memory.ttl_s, secret)

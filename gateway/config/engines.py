@@ -14,6 +14,8 @@ Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 HostPattern = Annotated[str, Field(pattern=r"^[a-z0-9*?.:_-]{1,253}$")]
 ClientField = Annotated[str, Field(pattern=r"^[A-Za-z0-9_]{1,64}$")]
 Size = Annotated[float, Field(gt=0, le=1 << 20)]  # GiB
+# Requests at one replica at once; others wait here, and tenants take turns. None: as many as it takes.
+MaxRunning = Annotated[int | None, Field(default=None, ge=1, le=1 << 20)]
 
 
 class EmbeddedEngine(ConfigModel):
@@ -35,6 +37,7 @@ class EmbeddedEngine(ConfigModel):
     control_tokens_in_content: Literal["allow", "report", "reject"] = "report"
     tool_parser: str | None = None
     trust_remote_code: bool = False
+    max_running: MaxRunning
 
     @model_validator(mode="after")
     def _through_the_host(self) -> "EmbeddedEngine":
@@ -62,6 +65,7 @@ class SGLangProcessEngine(ConfigModel):
     tool_parser: str | None = None
     start_s: Annotated[float, Field(gt=0, le=86400)] = 1800.0
     max_requests: Annotated[int, Field(ge=1, le=65536)] = 1024
+    max_running: MaxRunning
 
     def client_names(self) -> list[str]:
         """Model names that the file says."""
@@ -78,6 +82,7 @@ class RemoteEngine(ReplicatedEngine):
     connect_s: Annotated[float, Field(gt=0, le=600)] = 5.0
     first_byte_s: Annotated[float, Field(gt=0, le=86400)] = 600.0  # a long prompt on a busy engine
     max_connections: Annotated[int, Field(ge=1, le=65536)] = 1024
+    max_running: MaxRunning
     tokenizer: Path | None = None  # a folder with the model's tokenizer.json
     # Looked for only with a tokenizer; what they do is for the engine's own to say.
     control_tokens_in_content: Literal["allow", "report", "reject"] = "report"

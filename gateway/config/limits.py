@@ -6,6 +6,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field
 
 from gateway.config.base import ConfigModel
+from gateway.limits.queue_settings import QueueSettings
 from gateway.limits.tenant_limits import NO_LIMITS, Priority, TenantLimits
 from gateway.settings import MIB
 
@@ -42,3 +43,7 @@ class QueueConfig(ConfigModel):
     max_waiting: Annotated[int, Field(ge=1, le=1 << 20)] = 1024  # of all tenants together, for one engine
     max_waiting_per_tenant: Annotated[int, Field(ge=1, le=1 << 20)] = 256
     max_wait_s: Annotated[float, Field(gt=0, le=3600)] = 30.0
+
+    def settings(self) -> QueueSettings:
+        """As the queue takes them."""
+        return QueueSettings(self.max_waiting, self.max_waiting_per_tenant, self.max_wait_s)

@@ -16,6 +16,7 @@ from gateway.config.engines import EmbeddedEngine, EngineConfig, RemoteEngine, S
 from gateway.config.isolation import check_isolation
 from gateway.config.ledger import LedgerConfig
 from gateway.config.limits import LimitsConfig, QueueConfig
+from gateway.config.memory import MemoryConfig
 from gateway.config.secret_ref import SecretRef
 from gateway.config.server import ServerConfig
 from gateway.config.shared_state import RedisConfig
@@ -43,6 +44,7 @@ class Config(ConfigModel):
     redis: RedisConfig | None = None  # None: this gateway shares nothing with others
     limits: LimitsConfig = LimitsConfig()  # of every tenant that does not say otherwise
     queue: QueueConfig = QueueConfig()
+    memory: MemoryConfig = MemoryConfig()
 
     @field_validator("canon_policy", mode="before")
     @classmethod
@@ -88,6 +90,12 @@ class Config(ConfigModel):
     def _kept_apart(self) -> "Config":
         check_proofs(self.tenants, others=self.keys_file is not None, salted=self.salt_secret is not None)
         check_isolation(self.engines, self.tenants, self.aliases)
+        return self
+
+    @model_validator(mode="after")
+    def _shared_somewhere(self) -> "Config":
+        if self.memory.store == "redis" and self.redis is None:
+            raise ValueError("memory.store: redis needs redis: {url: redis://HOST:PORT}")
         return self
 
     @property

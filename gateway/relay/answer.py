@@ -1,7 +1,7 @@
 """One relayed answer: its bytes to the client as they come, its account to the record."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from functools import partial
 
 from starlette.types import Send
@@ -45,6 +45,7 @@ class RelayedRoute:
         kept = self._kept(given, pool)
         only = None if kept is None else await kept.replica()
         async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self._turn(incoming, pool, record))
             if given.wanted.stream:
                 await stack.enter_async_context(kept_alive(stream, self._settings.keepalive_s))
             opened = await Attempts(given, pool, self._context, record, only).open()
@@ -55,6 +56,14 @@ class RelayedRoute:
                 return await self.pass_on(opened.begun, opened.sent.recording, send, stream, record, told)
             finally:
                 _note(account, record)
+
+    def _turn(
+        self, incoming: Incoming, pool: EnginePool, record: RequestRecord
+    ) -> AbstractAsyncContextManager[None]:
+        context = self._context
+        limits = context.limits_of(incoming.tenant)
+        bound = context.max_running(pool.name, max(1, len(pool.replicas)))
+        return context.limits.turn(pool.name, bound, incoming, limits, self._settings.queue, record)
 
     def _kept(self, given: Prepared, pool: EnginePool) -> KeptResponse | None:
         if self._route != "responses":
@@ -141,7 +150,7 @@ class RelayedRoute:
             raise EngineFailureError("The engine's stream ended before the answer was finished.")
 
     async def _keep(self, recorder: RelayRecorder) -> None:
-        await self._context.threads.canonicalize(recorder.size, recorder.keep)
+        await self._context.threads.remember(recorder.size, recorder.keep)
 
 
 def _note(account: Account, record: RequestRecord) -> None:

@@ -44,6 +44,7 @@ class Pipe:
         self._circuit = circuit
         self._waiting: deque[_Call] = deque()
         self._sender: asyncio.Task[None] | None = None
+        self._known: set[str] = set()  # scripts that the server has, as far as is known
 
     async def run(self, script: Script, keys: Sequence[str], args: Sequence[Argument] = ()) -> Any:
         """What the script returns.
@@ -52,7 +53,13 @@ class Pipe:
             AwayError: at once where it is known; else as soon as it is.
             SharedStateError: the server refuses the call.
         """
-        return await self._ask(script, (len(keys), *keys, *args))
+        return await self.begin(script, keys, args)
+
+    def begin(
+        self, script: Script, keys: Sequence[str], args: Sequence[Argument] = ()
+    ) -> "asyncio.Future[Any]":
+        """As `run`, for who must know what came of it even where nobody waits any more; raises AwayError at once."""
+        return self._ask(script, (len(keys), *keys, *args))
 
     async def execute(self, *command: Argument) -> Any:
         """What one command returns; raises as `run` does."""
@@ -69,11 +76,11 @@ class Pipe:
             self._sender.cancel()
         await self._client.aclose()
 
-    async def _ask(self, script: Script | None, args: tuple[Argument, ...]) -> Any:
+    def _ask(self, script: Script | None, args: tuple[Argument, ...]) -> "asyncio.Future[Any]":
         done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         if not self._put(_Call(script, args, done)):
             raise AwayError("the shared state is away, or too many calls wait for it")
-        return await done
+        return done
 
     def _put(self, call: _Call) -> bool:
         if self._circuit.away or len(self._waiting) >= _WAITING:
@@ -90,6 +97,7 @@ class Pipe:
                 answers = await self._in_time(batch)
             except AWAY as error:
                 self._circuit.failed(error)
+                self._known.clear()
                 waiting, self._waiting = self._waiting, deque()
                 _fail([*batch, *waiting], AwayError(f"the shared state is away: {error}"))
                 return
@@ -119,9 +127,8 @@ class Pipe:
     async def _answers(self, batch: list[_Call]) -> list[Any]:
         answers = await self._write(batch)
         unknown = [i for i, answer in enumerate(answers) if isinstance(answer, NoScriptError)]
-        if unknown:  # a server that was started anew
-            for source in {call.script.source for call in batch if call.script is not None}:
-                await self._client.script_load(source)
+        if unknown:  # a server that was started anew; these calls come behind the others
+            self._known.clear()
             again = await self._write([batch[i] for i in unknown])
             for i, answer in zip(unknown, again, strict=True):
                 answers[i] = answer
@@ -132,12 +139,19 @@ class Pipe:
 
     async def _write(self, batch: list[_Call]) -> list[Any]:
         pipeline = self._client.pipeline(transaction=False)
+        new = {
+            call.script for call in batch if call.script is not None and call.script.sha not in self._known
+        }
+        for script in new:  # in front, so that calls keep their order
+            pipeline.execute_command("SCRIPT LOAD", script.source)
         for call in batch:
             if call.script is None:
                 pipeline.execute_command(*call.args)
             else:
                 pipeline.execute_command("EVALSHA", call.script.sha, *call.args)
-        return list(await pipeline.execute(raise_on_error=False))
+        answers = list(await pipeline.execute(raise_on_error=False))
+        self._known |= {script.sha for script in new}
+        return answers[len(new) :]
 
 
 def _fail(calls: list[_Call], error: SharedStateError) -> None:

@@ -18,6 +18,6 @@ class Script:
         return hashlib.sha1(self.source.encode(), usedforsecurity=False).hexdigest()
 
     @classmethod
-    def packaged(cls, package: str, name: str) -> "Script":
-        """The file `name` in a package of ours."""
-        return cls((files(package) / name).read_text("utf-8"))
+    def packaged(cls, package: str, *names: str) -> "Script":
+        """Files of a package of ours, one behind the other."""
+        return cls("".join((files(package) / name).read_text("utf-8") for name in names))

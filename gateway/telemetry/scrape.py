@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import GaugeMetricFamily, Metric
@@ -35,12 +35,14 @@ class Scrape:
         admission: Admission,
         ledger: LedgerSink,
         siblings: Siblings = ALONE,
+        limits: Callable[[], list[Metric]] = list,
     ) -> None:
         self._registry = registry
         self._served = served
         self._admission = admission
         self._ledger = ledger
         self._siblings = siblings
+        self._limits = limits
         siblings.count(lambda: families_sent(self._own()))
         self._turn = asyncio.Lock()
 
@@ -68,6 +70,7 @@ class Scrape:
             yield metric
         yield from self._in_flight()
         yield from ledger_families(self._ledger)
+        yield from self._limits()
 
     def _in_flight(self) -> list[Metric]:
         return [

@@ -9,8 +9,10 @@ from starlette.responses import Response
 from gateway.admission import Admission
 from gateway.front import ALONE, Siblings
 from gateway.ledger.sink import LedgerSink
+from gateway.limits.limits import Limits
 from gateway.served import Served
 from gateway.telemetry.facts import FactsMaker
+from gateway.telemetry.limits_metrics import LimitsMetrics
 from gateway.telemetry.otel.opening import open_tracing
 from gateway.telemetry.otel.options import OtelOptions
 from gateway.telemetry.request_metrics import RequestMetrics
@@ -28,12 +30,14 @@ class Telemetry:
         ledger: LedgerSink,
         otel: OtelOptions | None = None,
         siblings: Siblings = ALONE,
+        limits: Limits | None = None,
     ) -> None:
         registry = CollectorRegistry()
         self._facts = FactsMaker()
         self._requests = RequestMetrics(registry)
         self.tracing = open_tracing(otel)
-        self._scrape = Scrape(registry, served, admission, ledger, siblings)
+        self._limits = LimitsMetrics(registry, limits or Limits())
+        self._scrape = Scrape(registry, served, admission, ledger, siblings, self._limits.families)
 
     def ended(self, record: RequestRecord) -> None:
         """Take a request that has ended, on the event loop."""
@@ -41,6 +45,7 @@ class Telemetry:
         facts = self._facts.facts(record, now)
         if facts is not None:
             self._requests.ended(facts)
+            self._limits.ended(record)
             self.tracing.ended(record, facts, now)
 
     async def scrape(self, request: Request) -> Response:

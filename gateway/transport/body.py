@@ -19,16 +19,23 @@ _parsing = threading.Lock()
 
 
 async def read_body(
-    scope: Scope, receive: Receive, settings: GatewaySettings, hold: Callable[[int], None]
+    scope: Scope,
+    receive: Receive,
+    settings: GatewaySettings,
+    hold: Callable[[int], None],
+    largest: int | None = None,
 ) -> bytes:
     """All bytes of the body; `hold` is told of each piece before it is kept and may refuse it.
+
+    `largest` is how many bytes this client may send; None: as all.
 
     Raises:
         ApiError: 413 as soon as it is known to be too large, 408 when it takes too long, 415 when compressed.
         ClientGoneError: the client left while it sent.
     """
     headers = dict(scope["headers"])
-    _check_headers(headers, settings)
+    most = settings.max_body_bytes if largest is None else min(largest, settings.max_body_bytes)
+    _check_headers(headers, most)
     chunks: list[bytes] = []
     size = 0
     try:
@@ -39,8 +46,8 @@ async def read_body(
                     raise ClientGoneError("left while sending its body")
                 chunk = message.get("body", b"")
                 size += len(chunk)
-                if size > settings.max_body_bytes:
-                    raise _too_large(settings, headers)
+                if size > most:
+                    raise _too_large(most, headers)
                 hold(len(chunk))
                 chunks.append(chunk)
                 if not message.get("more_body", False):
@@ -52,19 +59,19 @@ async def read_body(
     return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
 
-def _check_headers(headers: dict[bytes, bytes], settings: GatewaySettings) -> None:
+def _check_headers(headers: dict[bytes, bytes], most: int) -> None:
     encoding = headers.get(b"content-encoding", b"identity").strip().lower()
     if encoding not in (b"identity", b""):
         raise ApiError(415, "Compressed request bodies are not supported.", code="unsupported_encoding")
     length = headers.get(b"content-length", b"")
-    if length.isdigit() and int(length[:20]) > settings.max_body_bytes:
-        raise _too_large(settings, headers)
+    if length.isdigit() and int(length[:20]) > most:
+        raise _too_large(most, headers)
 
 
-def _too_large(settings: GatewaySettings, headers: dict[bytes, bytes]) -> ApiError:
+def _too_large(most: int, headers: dict[bytes, bytes]) -> ApiError:
     # A client that waits for "100 Continue" may never send the body, so this connection has no next request.
     waits = headers.get(b"expect", b"").lower() == b"100-continue"
-    message = f"The body is larger than {settings.max_body_bytes} bytes."
+    message = f"The body is larger than {most} bytes."
     closing = {"connection": "close"} if waits else None
     return ApiError(413, message, code="request_too_large", headers=closing)
 

@@ -57,7 +57,11 @@ class RequestContext:
                 told = [] if record.canon is None else [(b"x-kvgate-canon", record.canon.header())]
                 if record.reuse is not None and record.status < 400:  # an answer that is no stream
                     told.append((REUSE_HEADER, reuse_header(record.reuse)))
-                message = {**message, "headers": [*message.get("headers", ()), header, *told]}
+                given = message.get("headers", ())
+                if record.told:  # an engine's own limits are not those of the client
+                    ours = {name for name, _ in record.told}
+                    given = [each for each in given if each[0] not in ours]
+                message = {**message, "headers": [*given, header, *told, *record.told]}
             await send(message)
 
         try:

@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Literal, TypeAlias
 
 StageName: TypeAlias = Literal[
-    "canonicalize", "tokenize", "route", "engine_queue", "first_token", "decode", "engine"
+    "canonicalize", "tokenize", "queue", "route", "engine_queue", "first_token", "decode", "engine"
 ]
 
 

@@ -12,6 +12,7 @@ from gateway.prompts import PromptSource
 from gateway.replicas.pool import EnginePool
 from gateway.serve import Load, ServeOptions, Service, check_open
 from gateway.settings import GatewaySettings
+from gateway.shared import Shared
 from gateway.tenants.authenticator import OPEN, Authenticator
 from gateway.workers.seat import Seat
 
@@ -27,11 +28,14 @@ class Parts:
     pools: Callable[[], Sequence[EnginePool]] = tuple
     books: Callable[[bool], Books] = lambda _: NO_BOOKS  # True: this process deletes old rows
     tenants: Authenticator = OPEN
+    shared: Callable[[], Shared] = Shared
 
     def service(self, load: Load | None, front: Front | None = None) -> Service:
         """All of it in this process."""
         books = self.books(front is None or front.leader)
-        return Service(load, self.where, self.settings, self.pools(), books, front, self.tenants)
+        return Service(
+            load, self.where, self.settings, self.pools(), books, front, self.tenants, self.shared()
+        )
 
 
 def run(parts: Parts, workers: int, seat: Seat | None) -> int:

@@ -1,0 +1,56 @@
+"""What was used in the last minute, in this process."""
+
+import math
+from collections import deque
+
+LASTS = (
+    61  # seconds that a second counts, so that no 60 seconds, wherever they begin, hold more than the limit
+)
+
+
+class Window:
+    """Amounts by the second they were used in. Times are seconds of a clock that never goes back."""
+
+    __slots__ = ("_parts", "total")
+
+    def __init__(self) -> None:
+        self._parts: deque[list[int]] = deque()  # [second, amount], the oldest first
+        self.total = 0
+
+    def used(self, now: float) -> int:
+        """What counts now."""
+        oldest = math.floor(now) - LASTS
+        while self._parts and self._parts[0][0] <= oldest:
+            self.total -= self._parts.popleft()[1]
+        return self.total
+
+    def add(self, now: float, amount: int) -> None:
+        """Count `amount`."""
+        second = math.floor(now)
+        if not self._parts or self._parts[-1][0] < second:
+            self._parts.append([second, 0])
+        self._parts[-1][1] += amount
+        self.total += amount
+
+    def give_back(self, second: int, amount: int) -> None:
+        """Count `amount` less of what was added in `second`; nothing where that counts no more."""
+        for part in reversed(self._parts):
+            if part[0] == second:
+                given = min(amount, part[1])
+                part[1] -= given
+                self.total -= given
+                return
+            if part[0] < second:
+                return
+
+    def wait(self, now: float, missing: int) -> float:
+        """Seconds until `missing` of what counts now counts no more."""
+        for second, amount in self._parts:
+            missing -= amount
+            if missing <= 0:
+                return second + LASTS - now
+        return LASTS
+
+    def empty_in(self, now: float) -> float:
+        """Seconds until nothing of it counts."""
+        return self._parts[-1][0] + LASTS - now if self.total else 0.0

@@ -1,0 +1,36 @@
+"""What a serving process has in common with other gateways."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Self
+
+from canon.memory import LocalStore, MemoryStore
+from gateway.limits.limits import Limits
+from gateway.shared_state.options import RedisOptions
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """By default nothing. `memory` None: as the process has it."""
+
+    limits: Limits = field(default_factory=Limits)
+    memory: MemoryStore | None = None
+
+    @classmethod
+    def in_redis(
+        cls, options: RedisOptions, local: Callable[[], LocalStore] | None, ttl_s: float, secret: bytes | None
+    ) -> Self:
+        """Limits, and where `local` says what stands in while Redis is away, the memory. Needs the redis package."""
+        from gateway.canonical.shared_memory import SharedMemoryStore
+        from gateway.shared_state.shared_state import SharedState
+
+        state = SharedState(options)
+        limits = Limits(state)
+        if local is None:
+            return cls(limits)
+        seal = None
+        if secret is not None:
+            from gateway.canonical.seal import Seal
+
+            seal = Seal(secret)
+        return cls(limits, SharedMemoryStore(state, local(), ttl_s=ttl_s, seal=seal))

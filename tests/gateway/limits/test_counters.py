@@ -1,0 +1,245 @@
+"""One contract for counting in this process and in Redis; several gateways; a Redis that goes and comes."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from gateway.limits.counter import Counter, LocalCounter
+from gateway.limits.shared_counter import SharedCounter
+from gateway.limits.tenant_limits import TenantLimits
+from gateway.shared_state.options import RedisOptions
+from gateway.shared_state.shared_state import SharedState
+from tests.redis_server import RedisServer
+
+
+@asynccontextmanager
+async def gateway(server: RedisServer, **options: float) -> AsyncIterator[SharedCounter]:
+    state = SharedState(RedisOptions(server.url))
+    counter = SharedCounter(state, **options)  # type: ignore[arg-type]
+    counter.start()
+    await asyncio.sleep(0.05)
+    try:
+        yield counter
+    finally:
+        await counter.aclose()
+        await state.aclose()
+
+
+@pytest.fixture(params=["local", "redis"])
+async def counter(request: pytest.FixtureRequest) -> AsyncIterator[Counter]:
+    if request.param == "local":
+        yield LocalCounter()
+        return
+    async with gateway(request.getfixturevalue("redis_server")) as shared:
+        yield shared
+
+
+@pytest.fixture
+def mortal() -> Iterator[RedisServer]:
+    with RedisServer.started() as server:
+        yield server
+
+
+async def passed(counter: Counter, limits: TenantLimits, n: int, tokens: int = 1, name: str = "r") -> int:
+    asked = (counter.admit("a", limits, f"{name}{i}", tokens) for i in range(n))
+    return sum(not verdict.over for verdict in await asyncio.gather(*asked))
+
+
+async def test_exactly_as_many_requests_pass_as_may(counter: Counter) -> None:
+    limits = TenantLimits(requests_per_minute=7)
+    assert await passed(counter, limits, 40) == 7
+    verdict = await counter.admit("a", limits, "late", 1)
+    assert verdict.over == ("requests",)
+    assert verdict.requests == 7
+    assert 59 < verdict.wait_s <= 61
+    assert 59 < verdict.requests_reset_s <= 61
+
+
+async def test_tokens_are_counted_as_they_are_asked_for(counter: Counter) -> None:
+    limits = TenantLimits(tokens_per_minute=100)
+    assert await passed(counter, limits, 5, 30) == 3
+    verdict = await counter.admit("a", limits, "small", 10)
+    assert (verdict.over, verdict.tokens) == ((), 100)
+    assert (await counter.admit("a", limits, "more", 1)).over == ("tokens",)
+
+
+async def test_what_a_request_did_not_take_is_given_back_and_what_it_took_more_counts(
+    counter: Counter,
+) -> None:
+    limits = TenantLimits(tokens_per_minute=100)
+    first = await counter.admit("a", limits, "first", 90)
+    counter.settle("a", "first", first, -80)
+    second = await counter.admit("a", limits, "second", 80)
+    assert (second.over, second.tokens) == ((), 90)
+    counter.settle("a", "second", second, 40)
+    third = await counter.admit("a", limits, "third", 1)
+    assert (third.over, third.tokens) == (("tokens",), 130)
+
+
+async def test_a_slot_is_free_when_its_request_has_ended(counter: Counter) -> None:
+    limits = TenantLimits(concurrency=2)
+    first = await counter.admit("a", limits, "one", 1)
+    assert not (await counter.admit("a", limits, "two", 1)).over
+    assert (await counter.admit("a", limits, "three", 1)).over == ("concurrency",)
+    counter.settle("a", "one", first, 0)
+    assert not (await counter.admit("a", limits, "three", 1)).over
+
+
+async def test_a_refused_request_counts_nowhere(counter: Counter) -> None:
+    limits = TenantLimits(requests_per_minute=5, tokens_per_minute=10, concurrency=1)
+    assert not (await counter.admit("a", limits, "one", 10)).over
+    for n in range(20):
+        assert (await counter.admit("a", limits, f"no{n}", 1)).over == ("tokens", "concurrency")
+    assert (await counter.admit("a", limits, "no", 0)).requests == 1
+
+
+async def test_tenants_do_not_meet(counter: Counter) -> None:
+    limits = TenantLimits(requests_per_minute=1, concurrency=1)
+    for tenant in ("a", "b", "a:b", "{a}", "a}", ""):
+        assert not (await counter.admit(tenant, limits, "same id", 1)).over
+
+
+async def test_a_limit_that_was_raised_counts_at_once(counter: Counter) -> None:
+    assert await passed(counter, TenantLimits(requests_per_minute=2), 5) == 2
+    assert await passed(counter, TenantLimits(requests_per_minute=6), 10, name="s") == 4
+
+
+async def test_gateways_on_one_redis_count_together(redis_server: RedisServer) -> None:
+    limits = TenantLimits(requests_per_minute=100, concurrency=60)
+    async with gateway(redis_server) as one, gateway(redis_server) as two:
+        counts = await asyncio.gather(passed(one, limits, 300, name="x"), passed(two, limits, 300, name="y"))
+    assert sum(counts) == 60
+
+
+async def test_slots_of_a_gateway_that_died_are_free_when_their_lease_is_over(
+    redis_server: RedisServer,
+) -> None:
+    limits = TenantLimits(concurrency=3)
+    async with gateway(redis_server, lease_s=1, beat_s=600) as dead:
+        assert await passed(dead, limits, 3) == 3
+    async with gateway(redis_server, lease_s=1) as other:
+        assert (await other.admit("a", limits, "new", 1)).over == ("concurrency",)
+        await asyncio.sleep(1.1)
+        assert await passed(other, limits, 5, name="n") == 3
+
+
+async def test_slots_of_requests_that_run_long_are_kept(redis_server: RedisServer) -> None:
+    limits = TenantLimits(concurrency=3)
+    async with gateway(redis_server, lease_s=1, beat_s=0.2) as long, gateway(redis_server) as other:
+        assert await passed(long, limits, 3) == 3
+        await asyncio.sleep(1.5)
+        assert (await other.admit("a", limits, "new", 1)).over == ("concurrency",)
+
+
+async def test_while_redis_is_away_each_gateway_lets_its_share_pass_with_what_it_had(
+    mortal: RedisServer,
+) -> None:
+    limits = TenantLimits(requests_per_minute=100)
+    async with gateway(mortal, beat_s=0.1) as one, gateway(mortal, beat_s=0.1) as two:
+        await asyncio.sleep(0.3)
+        assert (one.gateways, two.gateways) == (2, 2)
+        assert await passed(one, limits, 30) == 30
+        mortal.kill()
+        assert await passed(one, limits, 200, name="s") == 20  # of its 50
+        assert await passed(two, limits, 200, name="t") == 50
+
+
+async def test_a_redis_that_has_lost_everything_is_told_what_passed(mortal: RedisServer) -> None:
+    limits = TenantLimits(requests_per_minute=100, tokens_per_minute=10_000)
+    async with gateway(mortal, beat_s=0.1) as one, gateway(mortal, beat_s=0.1) as two:
+        await asyncio.sleep(0.3)
+        assert await passed(one, limits, 30, 10) == 30
+        mortal.kill()
+        assert await passed(one, limits, 200, 10, name="s") == 20
+        assert await passed(two, limits, 10, 10, name="t") == 10
+        mortal.start()
+        await until_back(one, two)
+        verdict = await two.admit("a", limits, "u", 10)
+        assert (verdict.requests, verdict.tokens) == (11, 110)
+        verdict = await one.admit("a", limits, "v", 10)
+        assert (verdict.requests, verdict.tokens) == (62, 620)
+        assert (await two.admit("a", limits, "w", 10)).requests == 63
+
+
+async def test_a_redis_that_comes_back_with_what_it_had_is_told_only_what_it_missed() -> None:
+    limits = TenantLimits(requests_per_minute=100)
+    with RedisServer.started(keep=True) as server:
+        async with gateway(server) as one:
+            assert await passed(one, limits, 30) == 30
+            server.kill()
+            assert await passed(one, limits, 5, name="s") == 5
+            server.start()
+            await until_back(one)
+            assert (await one.admit("a", limits, "v", 1)).requests == 36
+            assert (await one.admit("a", limits, "w", 1)).requests == 37
+
+
+async def test_slots_taken_while_redis_was_away_count_when_it_is_back(mortal: RedisServer) -> None:
+    limits = TenantLimits(concurrency=4)
+    async with gateway(mortal, beat_s=0.1) as one:
+        mortal.kill()
+        assert await passed(one, limits, 9) == 4
+        mortal.start()
+        await until_back(one)
+        await asyncio.sleep(0.3)
+        async with gateway(mortal) as two:
+            assert (await two.admit("a", limits, "new", 1)).over == ("concurrency",)
+
+
+async def test_a_clock_that_goes_back_neither_locks_a_tenant_out_nor_lets_more_pass(
+    redis_server: RedisServer,
+) -> None:
+    limits = TenantLimits(requests_per_minute=5, concurrency=5)
+    async with gateway(redis_server) as one:
+        assert await passed(one, limits, 9) == 5
+        # As if the server's clock had been an hour ahead until now.
+        client = redis_server.client()
+        key = "kvgate:limits:{a}:used"
+        moved = {}
+        for name, value in client.hgetall(key).items():
+            kind, _, second = name.decode().partition(":")
+            if second.isdigit():
+                client.hdel(key, name)
+                moved[f"{kind}:{int(second) + 3600}"] = value
+            elif second in ("head", "tail"):
+                moved[name] = int(value) + 3600
+            elif name == b"last":
+                moved[name] = float(value) + 3600
+        client.hset(key, mapping=moved)
+        for member, score in client.zrange("kvgate:limits:{a}:running", 0, -1, withscores=True):
+            client.zadd("kvgate:limits:{a}:running", {member: score + 3600})
+        verdict = await one.admit("a", limits, "new", 1)
+        assert verdict.over == ("requests", "concurrency")
+        assert verdict.wait_s <= 61
+
+
+async def test_a_client_that_leaves_while_redis_is_asked_leaves_nothing_counted(
+    redis_server: RedisServer,
+) -> None:
+    limits = TenantLimits(tokens_per_minute=1000, concurrency=10)
+    async with gateway(redis_server) as one:
+        asking = [asyncio.create_task(one.admit("a", limits, f"r{i}", 100)) for i in range(10)]
+        await asyncio.sleep(0)
+        for each in asking:
+            each.cancel()
+        await asyncio.gather(*asking, return_exceptions=True)
+        await asyncio.sleep(0.2)
+        verdict = await one.admit("a", limits, "new", 100)
+        assert (verdict.over, verdict.tokens) == ((), 100)
+        assert redis_server.client().zcard("kvgate:limits:{a}:running") == 1
+
+
+async def test_keys_do_not_stay_for_ever(redis_server: RedisServer) -> None:
+    async with gateway(redis_server) as one:
+        await one.admit("a", TenantLimits(requests_per_minute=5, concurrency=5), "r", 1)
+        client = redis_server.client()
+        assert all(0 < client.ttl(key) < 3600 for key in client.keys("*"))
+
+
+async def until_back(*counters: SharedCounter) -> None:
+    async with asyncio.timeout(20):
+        for counter in counters:
+            while counter._state.circuit.away:  # noqa: ASYNC110
+                await asyncio.sleep(0.02)

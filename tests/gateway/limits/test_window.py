@@ -1,0 +1,58 @@
+"""No 60 seconds hold more than was let pass, and a wait is as long as it says."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.limits.counter import LocalCounter
+from gateway.limits.tenant_limits import TenantLimits
+from gateway.limits.window import LASTS, Window
+from tests.gateway.limits.clock import Clock
+
+Steps = st.lists(st.tuples(st.floats(0, 30), st.integers(1, 9)), max_size=80)
+
+
+@given(steps=Steps, limit=st.integers(1, 20))
+def test_no_minute_holds_more_than_the_limit_wherever_it_begins(
+    steps: list[tuple[float, int]], limit: int
+) -> None:
+    clock = Clock()
+    counter = LocalCounter(clock)
+    passed: list[tuple[float, int]] = []
+    for n, (wait, tokens) in enumerate(steps):
+        clock.now += wait
+        verdict = counter.judged("a", TenantLimits(tokens_per_minute=limit), f"r{n}", tokens)
+        if not verdict.over:
+            passed.append((clock.now, tokens))
+    for begin, _ in passed:
+        assert sum(tokens for at, tokens in passed if begin <= at < begin + 60) <= limit
+
+
+@given(steps=Steps, limit=st.integers(1, 20), tokens=st.integers(1, 20))
+def test_after_the_wait_there_is_room_and_a_little_before_there_is_none(
+    steps: list[tuple[float, int]], limit: int, tokens: int
+) -> None:
+    clock, limits = Clock(), TenantLimits(tokens_per_minute=limit)
+    counter = LocalCounter(clock)
+    for n, (wait, amount) in enumerate(steps):
+        clock.now += wait
+        counter.judged("a", limits, f"r{n}", amount)
+    verdict = counter.judged("a", limits, "last", tokens)
+    if not verdict.over or tokens > limit:
+        return
+    clock.now += verdict.wait_s - 0.01
+    assert counter.judged("a", limits, "early", tokens).over
+    clock.now += 0.02
+    assert not counter.judged("a", limits, "in time", tokens).over
+
+
+@given(steps=Steps)
+def test_what_is_given_back_is_never_more_than_was_added(steps: list[tuple[float, int]]) -> None:
+    window, now = Window(), 1000.0
+    for wait, amount in steps:
+        now += wait
+        window.used(now)
+        window.add(now, amount)
+        window.give_back(int(now - wait), 2 * amount)
+        assert window.used(now) >= 0
+    assert window.used(now + LASTS) == 0
+    assert window.empty_in(now + LASTS) == 0
