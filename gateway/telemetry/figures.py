@@ -9,7 +9,7 @@ from prometheus_client.core import Metric
 Family: TypeAlias = Sequence[Any]
 
 # Where the sum over processes says nothing, the largest does.
-_LARGEST = frozenset({"kvgate_ledger_failing"})
+_LARGEST = frozenset({"kvgate_ledger_failing", "kvgate_shared_state_away", "kvgate_gateways"})
 _COUNTED = frozenset({"counter", "histogram", "summary"})
 
 
