@@ -3,6 +3,7 @@
 import re
 
 _END = re.compile(rb"\r\n\r\n|\n\n|\r\r|\n\r\n|\r\n\n")
+_BOM = b"\xef\xbb\xbf"
 MAX_EVENT = 32 << 20  # bytes; a stream with a longer one is passed on unread
 
 
@@ -42,6 +43,7 @@ class EventSplitter:
 
 def event_data(event: bytes) -> bytes:
     """The data of one event, its lines joined; empty for comments and events without any."""
+    event = event.removeprefix(_BOM)  # which a stream may begin with
     if event.startswith(b"data:") and b"\ndata:" not in event and b"\rdata:" not in event:
         line = event.split(b"\n", 1)[0].split(b"\r", 1)[0][5:]  # the usual form: one line
         return line.removeprefix(b" ")

@@ -118,6 +118,8 @@ class StreamWatcher(AnswerWatcher):
 
     def end(self) -> bytes:
         """The stream has ended by itself; what is left of it to pass on."""
+        if self._splitter.overflowed:
+            self.account.ended = True  # as far as anybody can tell: the rest was not read
         left = self._splitter.rest()
         if left:
             passed = self._event(left)
