@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeAlias
 import orjson
 
 from canon.memory import MemoryStore
+from gateway.limits.counter import SharedCount
 from gateway.listener import listen
 
 Figures: TypeAlias = Sequence[Sequence[Any]]  # see `gateway.telemetry.figures`
@@ -78,6 +79,10 @@ class Front(Protocol):
     def memory(self) -> MemoryStore | None:
         """Where conversations are remembered; None: in this process."""
 
+    @property
+    def counter(self) -> SharedCount | None:
+        """Where it is counted what tenants use; None: in this process."""
+
     def listen(self) -> socket.socket:
         """The socket that requests come to; raises ListenError."""
 
@@ -100,6 +105,7 @@ class OneProcess:
     leader = True
     siblings: Siblings = ALONE
     memory: MemoryStore | None = None
+    counter: SharedCount | None = None
 
     def __init__(self, host: str, port: int, *, json: bool = False) -> None:
         self._host, self._port, self._json = host, port, json

@@ -20,6 +20,7 @@ from engine_adapters.errors import EngineError, EngineNotReadyError
 from gateway.app import create_app_over
 from gateway.front import Front, OneProcess
 from gateway.ledger.books import NO_BOOKS, Books
+from gateway.limits.limits import Limits
 from gateway.listener import ListenError, is_loopback, url_of
 from gateway.live import Configured, Live
 from gateway.replicas.pool import EnginePool
@@ -98,7 +99,7 @@ class Service:
             books.predictor,
             books.capture,
             live=live,
-            limits=shared.limits,
+            limits=shared.limits or Limits(workers=self._front.counter),
             memory=shared.memory or self._front.memory,
             siblings=self._front.siblings,
         )

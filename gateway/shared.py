@@ -1,7 +1,7 @@
 """What a serving process has in common with other gateways."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Self
 
 from canon.memory import LocalStore, MemoryStore
@@ -11,9 +11,9 @@ from gateway.shared_state.options import RedisOptions
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """By default nothing. `memory` None: as the process has it."""
+    """None: as the process has it."""
 
-    limits: Limits = field(default_factory=Limits)
+    limits: Limits | None = None
     memory: MemoryStore | None = None
 
     @classmethod

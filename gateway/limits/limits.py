@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from engine_adapters.errors import EngineError
 from gateway.errors import ApiError
-from gateway.limits.counter import Counter, LocalCounter
+from gateway.limits.counter import Counter, LocalCounter, SharedCount
 from gateway.limits.estimate import LIGHT, Estimate, estimate
 from gateway.limits.fair_queue import Asked, FairQueue
 from gateway.limits.hints import Pins
@@ -25,14 +25,15 @@ _NO_QUEUE = nullcontext()
 
 
 class Limits:
-    """One gateway's. `state` is where all gateways count together; None: this one counts alone."""
+    """One process's. `state`: where all gateways count together; `workers`: where those of one server do."""
 
-    def __init__(self, state: "SharedState | None" = None) -> None:
+    def __init__(self, state: "SharedState | None" = None, workers: SharedCount | None = None) -> None:
         self.state = state
         self.queues: dict[str, FairQueue] = {}  # by engine, of those that have a bound
         self.pins = Pins()
         self._shared = None if state is None else SharedCounter(state)
-        self._counter: Counter = self._shared or LocalCounter()
+        self._workers = workers
+        self._counter: Counter = self._shared or workers or LocalCounter()
 
     def start(self) -> None:
         """Called on the event loop that requests run on."""
@@ -60,9 +61,14 @@ class Limits:
         settings: QueueSettings,
         record: RequestRecord,
     ) -> AbstractAsyncContextManager[None]:
-        """Runs its block as one of `bound` at the engine, and as `Turn` raises; None: there is no bound."""
+        """Runs its block as one of `bound` at the engine, and as `Turn` raises; None: there is no bound.
+
+        Workers of one server have an even part of it each, and at least 1.
+        """
         if bound is None or record.route in LIGHT:
             return _NO_QUEUE
+        if self._workers is not None:
+            bound = max(1, bound // self._workers.workers)
         queue = self.queues.get(engine)
         if queue is None:
             queue = self.queues[engine] = FairQueue()

@@ -1,4 +1,4 @@
-"""The process that holds what workers share: the memory of conversations, figures, and the way to one another."""
+"""The process that holds what workers share: memory of conversations, limits, figures, and the way to one another."""
 
 import asyncio
 import logging
@@ -17,6 +17,7 @@ from gateway.settings import CanonSettings
 from gateway.telemetry.figures import Family
 from gateway.workers.fallen import Fallen
 from gateway.workers.seat import Seat
+from gateway.workers.shared_limits import LimitsKeeper
 
 log = logging.getLogger("kvgate.workers")
 
@@ -49,6 +50,7 @@ class StateService:
         self._workers: dict[Connection, str] = {}  # the process's own name, which no other ever has
         self._said: dict[Connection, list[Family]] = {}
         self._fallen = fallen
+        self._limits = LimitsKeeper(lambda: len(self._workers))
 
     def service(self) -> Service:
         """For a `Server`."""
@@ -58,6 +60,7 @@ class StateService:
             "memory.put": lambda _, key, value: memory.put(key, value),
             "memory.compare_and_put": lambda _, key, old, new: memory.compare_and_put(key, old, new),
             "memory.forget": lambda _, prefix: memory.forget(prefix),
+            **self._limits.calls(),
             "hello": self._hello,
             "figures": self._figures,
             "all_figures": self._all_figures,
@@ -73,6 +76,7 @@ class StateService:
         self._said[connection] = snapshot
 
     def _gone(self, connection: Connection) -> None:
+        self._limits.gone(connection)
         process, said = self._workers.pop(connection, None), self._said.pop(connection, None)
         if process is not None and said is not None:
             self._fallen.add(process, said)

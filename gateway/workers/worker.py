@@ -22,6 +22,7 @@ from gateway.serve import Load, Progress
 from gateway.served import Backend
 from gateway.settings import CanonSettings
 from gateway.workers.seat import Seat
+from gateway.workers.shared_limits import WorkerCounter
 from gateway.workers.shared_memory import SharedMemory
 
 log = logging.getLogger("kvgate.workers")
@@ -81,6 +82,7 @@ class WorkerFront:
         alone = LocalStore(settings.memory_bytes, ttl_s=settings.memory_ttl_s)
         self._memory = SharedMemory.at(str(plan.state_socket), alone)
         self.memory: MemoryStore | None = self._memory
+        self.counter: WorkerCounter | None = WorkerCounter(self._others.link)
         self._publishing: asyncio.Task[None] | None = None
 
     def listen(self) -> socket.socket:

@@ -1,0 +1,108 @@
+"""Counting what tenants use for all workers of a server, in the process that they share."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import astuple
+from typing import Any
+
+from engine_adapters.rpc.connection import Connection
+from engine_adapters.rpc.errors import RpcError
+from engine_adapters.rpc.link import Link
+from engine_adapters.rpc.service import Call
+from gateway.limits.book import share
+from gateway.limits.counter import LocalCounter
+from gateway.limits.tenant_limits import TenantLimits
+from gateway.limits.verdict import Verdict
+
+log = logging.getLogger("kvgate.workers")
+
+_TIMEOUT_S = 0.5
+
+
+class LimitsKeeper:
+    """The counts, in the process that all workers are connected to. `workers` says how many those are."""
+
+    def __init__(self, workers: Callable[[], int]) -> None:
+        self._counter = LocalCounter()
+        self._workers = workers
+        self._running: dict[Connection, dict[str, tuple[str, Verdict]]] = {}
+
+    def calls(self) -> dict[str, Call]:
+        """For a `Service`."""
+        return {"limits.admit": self._admit, "limits.settle": self._settle}
+
+    def gone(self, connection: Connection) -> None:
+        """What a worker that has ended ran, runs no more; its tokens stay counted."""
+        for request, (tenant, verdict) in self._running.pop(connection, {}).items():
+            self._counter.settle(tenant, request, verdict, 0)
+
+    def _admit(
+        self, connection: Connection, tenant: str, bounds: list[int | None], request: str, tokens: int
+    ) -> list[Any]:
+        requests, most_tokens, concurrency = bounds
+        limits = TenantLimits(requests, most_tokens, concurrency)
+        verdict = self._counter.judged(tenant, limits, request, tokens)
+        if not verdict.over:
+            self._running.setdefault(connection, {})[request] = (tenant, verdict)
+        return [self._workers(), *astuple(verdict)]
+
+    def _settle(self, connection: Connection, request: str, tokens: int) -> None:
+        found = self._running.get(connection, {}).pop(request, None)
+        if found is not None:  # one that was refused was never counted
+            self._counter.settle(found[0], request, found[1], tokens)
+
+
+class WorkerCounter:
+    """As `Counter` says, for one worker. While the process that counts is away, within this worker's share."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self._alone = LocalCounter()
+        self._mine: set[str] = set()  # requests that are counted in this process
+        self._away = False
+        self.workers = 1  # last seen
+
+    async def admit(self, tenant: str, limits: TenantLimits, request: str, tokens: int) -> Verdict:
+        """Count a request, where it may go on."""
+        bounds = [limits.requests_per_minute, limits.tokens_per_minute, limits.concurrency]
+        try:
+            answer = await self._link.call(
+                "limits.admit", tenant, bounds, request, tokens, timeout_s=_TIMEOUT_S
+            )
+        except RpcError as error:
+            self._link.tell("limits.settle", request, -tokens)  # it may have been counted there all the same
+            return self._judged_here(tenant, limits, request, tokens, error)
+        except asyncio.CancelledError:
+            self._link.tell("limits.settle", request, -tokens)
+            raise
+        self._back()
+        self.workers, over, *rest = answer
+        return Verdict(tuple(over), *rest)
+
+    def settle(self, tenant: str, request: str, verdict: Verdict, tokens: int) -> None:
+        """A request has ended."""
+        if request in self._mine:
+            self._mine.discard(request)
+            self._alone.settle(tenant, request, verdict, tokens)
+        else:
+            self._link.tell("limits.settle", request, tokens)
+
+    def _judged_here(
+        self, tenant: str, limits: TenantLimits, request: str, tokens: int, error: RpcError
+    ) -> Verdict:
+        if not self._away:
+            self._away = True
+            fields = {"error": str(error), "workers": self.workers}
+            log.error(
+                "WHAT WORKERS SHARE IS AWAY: this one keeps to its share of limits", extra={"fields": fields}
+            )
+        verdict = self._alone.judged(tenant, share(limits, self.workers), request, tokens)
+        if not verdict.over:
+            self._mine.add(request)
+        return verdict
+
+    def _back(self) -> None:
+        if self._away:
+            self._away = False
+            log.warning("what workers share is back: limits count for all of them again")
