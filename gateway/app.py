@@ -74,7 +74,7 @@ def create_app_over(
     threads = PromptThreads(settings, memory_waits=memory is not None)
     admission = Admission(settings)
     limits = limits or Limits()
-    telemetry = Telemetry(served, admission, ledger, settings.otel, siblings, limits)
+    telemetry = Telemetry(served, admission, ledger, settings.otel, siblings, limits, live.state)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:

@@ -8,6 +8,7 @@ from typing import TypeAlias
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from gateway.reload.state import ConfigState
 from gateway.replicas.pool import EnginePool
 from gateway.settings import GatewaySettings
 from gateway.tenants.authenticator import OPEN, Authenticator
@@ -38,7 +39,8 @@ class Epoch:
 class Live:
     """Which epoch a request belongs to. Used from one event loop; engines that no epoch has any more are closed."""
 
-    def __init__(self, configured: Configured) -> None:
+    def __init__(self, configured: Configured, state: ConfigState | None = None) -> None:
+        self.state = state  # None: there is no file that could be loaded again
         self._epochs = [Epoch(configured)]
         self._make: Make = lambda _: {}
         self._closing: set[asyncio.Task[None]] = set()

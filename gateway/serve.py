@@ -8,10 +8,8 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import CancelledError
 from dataclasses import dataclass, field
-from typing import Any
 
 import uvloop
 
@@ -23,21 +21,16 @@ from gateway.ledger.books import NO_BOOKS, Books
 from gateway.limits.limits import Limits
 from gateway.listener import ListenError, is_loopback, url_of
 from gateway.live import Configured, Live
-from gateway.replicas.pool import EnginePool
+from gateway.reload.reloader import Reloader
 from gateway.reports.reconcile.scraper import EngineScraper
-from gateway.served import Backend, Served
+from gateway.served import Backend, Load, Served
 from gateway.server import Ending, GatewayServer, server_config
-from gateway.settings import GatewaySettings
 from gateway.shared import Shared
 from gateway.tenants.authenticator import OPEN, Authenticator
 
 log = logging.getLogger("kvgate.gateway")
 
 _LOOK_AGAIN_S = 0.2
-
-Progress = Callable[[str], None]
-# Called on a thread. What has to be made on the event loop is given back as a coroutine.
-Load = Callable[[Progress], Backend | Coroutine[Any, Any, Backend]]
 
 _NO_KEYS = (
     "{host} is reached from beyond this machine, and nobody would need a key: write tenants: into a configuration, "
@@ -71,40 +64,39 @@ def check_open(
 
 
 class Service:
-    """One serving process. `load` is None where all engines are in `pools`."""
+    """One serving process. `load` is None where all engines are behind HTTP; `reloader` where nothing can change."""
 
     def __init__(
         self,
         load: Load | None,
         options: ServeOptions,
-        settings: GatewaySettings,
-        pools: Sequence[EnginePool] = (),
+        configured: Configured,
         books: Books = NO_BOOKS,
         front: Front | None = None,
-        tenants: Authenticator = OPEN,
+        reloader: Reloader | None = None,
         shared: Shared | None = None,
     ) -> None:
         shared = shared or Shared()
         self._load = load
         self._options = options
         self._front: Front = front or OneProcess(options.host, options.port, json=options.json)
-        self._served = Served(pools=pools, embedded=load is not None)
+        self._served = Served(pools=configured.pools, embedded=load is not None)
         self._books = books
-        self._tenants = tenants
-        live = Live(Configured(settings, self._served.pools, tenants))
+        self._reloader = reloader
+        self._live = Live(configured, None if reloader is None else reloader.state)
         app = create_app_over(
             self._served,
             None,
             books.sink,
             books.predictor,
             books.capture,
-            live=live,
+            live=self._live,
             limits=shared.limits or Limits(workers=self._front.counter),
             memory=shared.memory or self._front.memory,
             siblings=self._front.siblings,
         )
         config = server_config(app, grace_s=options.ending.grace_s)
-        self._server = GatewayServer(config, self._served, options.ending, live)
+        self._server = GatewayServer(config, self._served, options.ending, self._live)
         self._loader = threading.Thread(target=self._load_model, name="kvgate-load", daemon=True)
         self._failed = False
 
@@ -113,7 +105,7 @@ class Service:
         listener = self._front.listen()
         self._url = url_of(listener)
         try:
-            check_open(listener, self._tenants, self._options, tell=self._front.leader)
+            self._check_keys(listener)
         except ListenError:
             listener.close()
             raise
@@ -130,6 +122,11 @@ class Service:
             os._exit(0)
         return 1 if self._failed else 0
 
+    def _check_keys(self, listener: socket.socket) -> None:
+        check_open(listener, self._live.now.tenants, self._options, tell=self._front.leader)
+        if self._reloader is not None and not is_loopback(listener) and not self._options.allow_no_keys:
+            self._reloader.needs_keys(_NO_KEYS.format(host=self._options.host))
+
     async def _serve(self, listener: socket.socket) -> None:
         self._loop = asyncio.get_running_loop()
         await self._front.open()
@@ -140,10 +137,10 @@ class Service:
             self._front.progress(f"listening on {self._url}, loading the model")
             self._loader.start()
             waiting = None
-        scraping = self._start_scraping()
+        scraping, reloading = self._start_scraping(), self._start_reloading()
         await self._server.serve(sockets=[listener])
-        log.info("stopped taking requests")
-        for task in (waiting, scraping):
+        log.info("stopped: all requests have ended")
+        for task in (waiting, scraping, reloading):
             if task is not None:
                 task.cancel()
         await self._front.aclose()
@@ -154,6 +151,13 @@ class Service:
             return None
         scraper = EngineScraper(self._books.scrapes, self._served.counters)
         return asyncio.create_task(scraper.run())
+
+    def _start_reloading(self) -> asyncio.Task[None] | None:
+        """Follow the configuration's files; SIGHUP loads them at once."""
+        if self._reloader is None:
+            return None
+        self._loop.add_signal_handler(signal.SIGHUP, self._reloader.ask)
+        return asyncio.create_task(self._reloader.run(self._live))
 
     async def _wait_for_remotes(self) -> None:
         """Ready is who has asked all engines once, and has models to serve."""

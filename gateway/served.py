@@ -1,10 +1,10 @@
 """The models behind the HTTP surface: the embedded one, absent while it loads, and those of engines behind HTTP."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from engine_adapters.base import Capabilities, EngineAdapter, Health
 from engine_adapters.errors import EngineNotReadyError
@@ -41,6 +41,11 @@ class Found:
 
     target: "Backend | EnginePool"
     model: str  # aliases resolved; empty: the request names none
+
+
+Progress: TypeAlias = Callable[[str], None]
+# Called on a thread. What has to be made on the event loop is given back as a coroutine.
+Load: TypeAlias = Callable[[Progress], Backend | Coroutine[Any, Any, Backend]]
 
 
 @dataclass(frozen=True, slots=True)

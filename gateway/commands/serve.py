@@ -262,11 +262,12 @@ def serve(
     from gateway.ledger.capture import capture_settings
     from gateway.ledger.errors import LedgerError
     from gateway.listener import ListenError
+    from gateway.live import Configured
     from gateway.logs import configure_logs
     from gateway.secrets import SecretError
     from gateway.settings import MIB, CanonSettings, GatewaySettings
     from gateway.telemetry.otel.options import OtelOptionsError, otel_options
-    from gateway.workers.launch import Parts, run
+    from gateway.workers.launch import Parts, Serving, run
 
     missing = missing_packages()
     if missing:
@@ -333,6 +334,7 @@ def serve(
             settings,
             partial(load_embedded, options),
             partial(embedded_prompts, options),
+            lambda: Serving(Configured(settings)),
             books=lambda leads: LedgerBooks(ledger, os.environ, ledger_keep, capture, leads=leads),
         )
         status = run(parts, where.workers(ServerConfig()), where.seat)

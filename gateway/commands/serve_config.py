@@ -2,25 +2,20 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 from gateway.commands.serve_where import Where
-from gateway.config.build import (
-    authenticator_of,
-    ledger_of,
-    load_of,
-    pools_of,
-    prompts_of,
-    settings_of,
-    shared_of,
-)
+from gateway.config.assemble import Assembly, assembled
+from gateway.config.build import ledger_of, load_of, prompts_of, settings_of, shared_of
 from gateway.config.errors import ConfigError
 from gateway.config.load import load_config
+from gateway.config.model import Config
 from gateway.ledger.books import LedgerBooks
 from gateway.logs import configure_logs
-from gateway.telemetry.otel.options import OtelOptionsError, otel_options
-from gateway.workers.launch import Parts, run
+from gateway.reload.reloader import Reloader
+from gateway.telemetry.otel.options import OtelOptions, OtelOptionsError, otel_options
+from gateway.tenants.authenticator import OPEN
+from gateway.workers.launch import Parts, Serving, run
 
 _BESIDE = frozenset(
     {"config", "workers", "seat", "host", "port", "drain_delay", "grace", "json", "allow_no_keys"}
@@ -44,13 +39,9 @@ def serve_config(file: Path | None, where: Where, given: Collection[str], enviro
         names = ", ".join(f"--{name.replace('_', '-')}" for name in others)
         raise OptionsTwiceError(f"{names}: with --config this stands in the file")
     config = load_config(file, environ)
-    if where.seat is None:
-        pools_of(config, environ)  # says what is wrong with them before anything is started
-    tenants = authenticator_of(config, environ)
-    try:
-        otel = otel_options(environ, config.otlp_endpoint)
-    except OtelOptionsError as error:
-        raise ConfigError(str(error)) from error
+    otel = _otel(config, environ)
+    # A part of a server makes this only where it serves; a server says what is wrong before anything is started.
+    first = assembled(config, environ) if where.seat is None else None
     configure_logs(json=where.json)
     capture = None if config.capture is None else config.capture.settings()
     parts = Parts(
@@ -58,9 +49,20 @@ def serve_config(file: Path | None, where: Where, given: Collection[str], enviro
         replace(settings_of(config), otel=otel),
         load_of(config),
         prompts_of(config),
-        partial(pools_of, config, environ),
+        lambda: _serving(file, environ, first or assembled(config, environ)),
         lambda leads: LedgerBooks(ledger_of(config), environ, config.ledger.keep, capture, leads=leads),
-        tenants,
+        OPEN if first is None else first.configured.tenants,
         shared_of(config, environ),
     )
     return run(parts, where.workers(config.server), where.seat)
+
+
+def _serving(file: Path | None, environ: Mapping[str, str], first: Assembly) -> Serving:
+    return Serving(first.configured, Reloader(file, environ, first))
+
+
+def _otel(config: Config, environ: Mapping[str, str]) -> OtelOptions | None:
+    try:
+        return otel_options(environ, config.otlp_endpoint)
+    except OtelOptionsError as error:
+        raise ConfigError(str(error)) from error

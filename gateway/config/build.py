@@ -1,6 +1,7 @@
 """From a checked configuration to engines, and to what the gateway is told."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -38,7 +39,7 @@ from gateway.relay.guard import OPEN_GUARD, Guard
 from gateway.relay.remote import Remote
 from gateway.replicas.address import ReplicaAddress
 from gateway.replicas.pool import EnginePool, MakeReplica
-from gateway.serve import Load
+from gateway.served import Load
 from gateway.settings import MIB, CanonSettings, GatewaySettings
 from gateway.sglang_process import SGLangOptions, sglang_prompts, start_sglang
 from gateway.shared import Shared
@@ -54,15 +55,28 @@ def pools_of(config: Config, environ: Mapping[str, str]) -> list[EnginePool]:
         ConfigError: a key is not where it should be, or a tokenizer cannot be used.
     """
     return [
-        pool_of(engine, f"engines[{place}]", environ, guard_of(engine, config))
+        pool_of(engine, f"engines[{place}]", environ, made_from(engine, config))
         for place, engine in config.remotes
     ]
 
 
+@dataclass(frozen=True, slots=True)
+class MadeFrom:
+    """What a pool is made from beside its own part of the file; while nothing of both changes, it stays what it is."""
+
+    guard: Guard = OPEN_GUARD
+
+
+def made_from(engine: RemoteEngine, config: Config) -> MadeFrom:
+    """What `config` says outside of `engine` that counts there."""
+    return MadeFrom(guard_of(engine, config))
+
+
 def pool_of(
-    engine: RemoteEngine, path: str, environ: Mapping[str, str], guard: Guard = OPEN_GUARD
+    engine: RemoteEngine, path: str, environ: Mapping[str, str], more: MadeFrom | None = None
 ) -> EnginePool:
     """One engine behind HTTP; raises as `pools_of`, naming `path`."""
+    guard = OPEN_GUARD if more is None else more.guard
     make, given, policy = _maker(engine, path, environ), engine.replicas, engine.policy()
     if engine.url is not None:
         return EnginePool(engine.name, [make(ReplicaAddress("", engine.url))], policy=policy, guard=guard)

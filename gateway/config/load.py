@@ -57,8 +57,9 @@ def load_config(file: Path | None, environ: Mapping[str, str] | None = None) -> 
     return check_config(overlaid(values, environ or {}, _value))
 
 
-def check_config(given: Given) -> Config:
-    """The configuration which was given; raises ConfigError."""
+def check_config(values: Any) -> Config:
+    """The configuration that `values` of a file, or a `Given`, say; raises ConfigError."""
+    given = values if isinstance(values, Given) else Given(values)
     try:
         return Config.model_validate(given.values)
     except ValidationError as error:

@@ -15,10 +15,12 @@ from engine_adapters.errors import EngineError
 from gateway.admission import Admission
 from gateway.front import ALONE, Figures, Siblings, SiblingsAwayError
 from gateway.ledger.sink import LedgerSink
+from gateway.reload.state import ConfigState
 from gateway.served import Backend, Served
 from gateway.telemetry.engine_metrics import ENGINE, families
 from gateway.telemetry.figures import families_sent, merged
 from gateway.telemetry.ledger_metrics import ledger_families
+from gateway.telemetry.operation_metrics import operation_families, reload_counts
 
 log = logging.getLogger("kvgate.gateway")
 
@@ -36,11 +38,13 @@ class Scrape:
         ledger: LedgerSink,
         siblings: Siblings = ALONE,
         limits: Callable[[], list[Metric]] = list,
+        config: ConfigState | None = None,
     ) -> None:
         self._registry = registry
         self._served = served
         self._admission = admission
         self._ledger = ledger
+        self._config = config
         self._siblings = siblings
         self._limits = limits
         siblings.count(lambda: families_sent(self._own()))
@@ -55,7 +59,7 @@ class Scrape:
             except SiblingsAwayError as error:
                 # Those of one process alone would look as if the others' had been taken back.
                 return Response(f"the server's figures cannot be told now: {error}\n", 503)
-            asked = [await self._up(), *await self._counters()]
+            asked = [await self._up(), *await self._counters(), *self._operation()]
             text = await asyncio.to_thread(lambda: encode(_Collected(self._counted(figures), asked)))
         return Response(text, headers={"content-type": content_type})
 
@@ -71,6 +75,10 @@ class Scrape:
         yield from self._in_flight()
         yield from ledger_families(self._ledger)
         yield from self._limits()
+        yield from reload_counts(self._config)
+
+    def _operation(self) -> list[Metric]:
+        return operation_families(self._config, draining=self._served.draining)
 
     def _in_flight(self) -> list[Metric]:
         return [

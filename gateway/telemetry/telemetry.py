@@ -10,6 +10,7 @@ from gateway.admission import Admission
 from gateway.front import ALONE, Siblings
 from gateway.ledger.sink import LedgerSink
 from gateway.limits.limits import Limits
+from gateway.reload.state import ConfigState
 from gateway.served import Served
 from gateway.telemetry.facts import FactsMaker
 from gateway.telemetry.limits_metrics import LimitsMetrics
@@ -31,13 +32,14 @@ class Telemetry:
         otel: OtelOptions | None = None,
         siblings: Siblings = ALONE,
         limits: Limits | None = None,
+        config: ConfigState | None = None,
     ) -> None:
         registry = CollectorRegistry()
         self._facts = FactsMaker()
         self._requests = RequestMetrics(registry)
         self.tracing = open_tracing(otel)
         self._limits = LimitsMetrics(registry, limits or Limits())
-        self._scrape = Scrape(registry, served, admission, ledger, siblings, self._limits.families)
+        self._scrape = Scrape(registry, served, admission, ledger, siblings, self._limits.families, config)
 
     def ended(self, record: RequestRecord) -> None:
         """Take a request that has ended, on the event loop."""

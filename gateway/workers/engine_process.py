@@ -16,8 +16,7 @@ from canon.errors import CanonError
 from engine_adapters.engine_process.service import EngineService
 from engine_adapters.errors import EngineError
 from engine_adapters.rpc.server import Server
-from gateway.serve import Load
-from gateway.served import Backend
+from gateway.served import Backend, Load
 from gateway.workers.seat import Seat
 
 log = logging.getLogger("kvgate.workers")

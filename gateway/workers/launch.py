@@ -1,20 +1,30 @@
 """From what a server is made of to the process that it runs as: alone, as the parent of several, or as one of those."""
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gateway.front import Front
 from gateway.ledger.books import NO_BOOKS, Books
+from gateway.live import Configured
 from gateway.logs import name_process
 from gateway.prompts import PromptSource
-from gateway.replicas.pool import EnginePool
-from gateway.serve import Load, ServeOptions, Service, check_open
+from gateway.reload.reloader import Reloader
+from gateway.serve import ServeOptions, Service, check_open
+from gateway.served import Load
 from gateway.settings import GatewaySettings
 from gateway.shared import Shared
 from gateway.tenants.authenticator import OPEN, Authenticator
 from gateway.workers.seat import Seat
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """What requests get at the start, and who brings something else later; None: nobody does."""
+
+    configured: Configured
+    reloader: Reloader | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,17 +35,19 @@ class Parts:
     settings: GatewaySettings
     load: Load | None  # None: no engine runs in this server
     prompts: Callable[[Path], PromptSource] | None  # makes that engine's prompts, of a tokenizer's folder
-    pools: Callable[[], Sequence[EnginePool]] = tuple
+    serving: Callable[[], Serving]  # for processes that serve
     books: Callable[[bool], Books] = lambda _: NO_BOOKS  # True: this process deletes old rows
     tenants: Authenticator = OPEN
     shared: Callable[[], Shared] = Shared
 
     def service(self, load: Load | None, front: Front | None = None) -> Service:
         """All of it in this process."""
+        serving = self.serving()
+        # Which process it is that sends is known here.
+        settings = replace(serving.configured.settings, otel=self.settings.otel)
+        configured = replace(serving.configured, settings=settings)
         books = self.books(front is None or front.leader)
-        return Service(
-            load, self.where, self.settings, self.pools(), books, front, self.tenants, self.shared()
-        )
+        return Service(load, self.where, configured, books, front, serving.reloader, self.shared())
 
 
 def run(parts: Parts, workers: int, seat: Seat | None) -> int:

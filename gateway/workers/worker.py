@@ -18,8 +18,7 @@ from engine_adapters.rpc.service import Service
 from gateway.front import Figures, Siblings, SiblingsAwayError
 from gateway.listener import listen
 from gateway.prompts import PromptSource
-from gateway.serve import Load, Progress
-from gateway.served import Backend
+from gateway.served import Backend, Load, Progress
 from gateway.settings import CanonSettings
 from gateway.workers.seat import Seat
 from gateway.workers.shared_limits import WorkerCounter

@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator, Callable
 from engine_adapters.base import Event, GenerateRequest, TextDelta
 from engine_adapters.errors import EngineFailureError, EngineNotReadyError
 from gateway.listener import ListenError
+from gateway.live import Configured
 from gateway.logs import configure_logs
 from gateway.serve import ServeOptions, Service
 from gateway.served import Backend
 from gateway.server import Ending
-from gateway.settings import GatewaySettings
 from tests.gateway.scripted_engine import BytePrompts, ScriptedEngine, hello
 
 
@@ -55,7 +55,7 @@ def main(port: str, load: str = "works", grace_s: str = "0.5", delay_s: str = "0
         return Service(
             loads,
             ServeOptions("127.0.0.1", int(port), Ending(float(delay_s), float(grace_s)), json=True),
-            GatewaySettings(),
+            Configured(),
         ).run()
     except ListenError as error:
         print(error, file=sys.stderr)

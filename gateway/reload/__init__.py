@@ -1,0 +1,1 @@
+"""Another configuration while requests run."""

@@ -1,0 +1,97 @@
+"""`kvgate serve --config FILE` as a process, with a file that tests write."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.gateway.scripted_engine import wait_until
+
+
+@dataclass(slots=True)
+class ServedFile:
+    """A process, its file, and what it said so far on stderr, a parsed JSON object a log line."""
+
+    file: Path
+    child: subprocess.Popen[str]
+    url: str = ""
+    lines: list[dict[str, Any]] = field(default_factory=list)
+    http: httpx.Client = field(default_factory=lambda: httpx.Client(timeout=30))
+
+    def write(self, text: str) -> None:
+        """As editors and Kubernetes do: another file takes the place."""
+        new = self.file.with_suffix(".new")
+        new.write_text(text)
+        os.replace(new, self.file)
+
+    def said(self, message: str) -> list[dict[str, Any]]:
+        return [line for line in self.lines if message in line.get("message", "")]
+
+    def wait_for(self, message: str, times: int = 1) -> dict[str, Any]:
+        wait_until(lambda: len(self.said(message)) >= times, f"{message!r}: {self.lines}", 20)
+        return self.said(message)[-1]
+
+    def reload(self, text: str) -> dict[str, Any]:
+        """Write `text` and wait until it counts."""
+        before = len(self.said("loaded again"))
+        self.write(text)
+        self.child.send_signal(signal.SIGHUP)
+        return self.wait_for("loaded again", before + 1)
+
+    def metrics(self) -> dict[str, float]:
+        families = text_string_to_metric_families(self.http.get(f"{self.url}/metrics").text)
+        return {sample.name: sample.value for family in families for sample in family.samples}
+
+    def post(self, path: str = "/v1/chat/completions", **body: Any) -> httpx.Response:
+        return self.http.post(self.url + path, json=body)
+
+
+@contextmanager
+def served_file(file: Path, text: str, *arguments: str, **environ: str) -> Iterator[ServedFile]:
+    file.write_text(text)
+    child = subprocess.Popen(
+        [
+            sys.executable,
+            "-m",
+            "gateway",
+            "serve",
+            "--config",
+            str(file),
+            "--port",
+            "0",
+            "--json",
+            *arguments,
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **environ},
+    )
+    process = ServedFile(file, child)
+
+    def read() -> None:
+        assert child.stderr is not None
+        for line in child.stderr:
+            process.lines.append(json.loads(line) if line.startswith("{") else {"message": line})
+
+    reader = threading.Thread(target=read, daemon=True)
+    reader.start()
+    try:
+        assert child.stdout is not None
+        process.url = json.loads(child.stdout.readline())["base_url"].removesuffix("/v1")
+        yield process
+    finally:
+        child.kill()
+        child.wait()
+        reader.join(10)
+        process.http.close()
