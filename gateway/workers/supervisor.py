@@ -123,6 +123,7 @@ class Supervisor:
             except OSError as error:
                 self._give_up(place, f"cannot be started: {error}")
                 return
+            log.info("started", extra={"fields": {"process": place.plan.name, "pid": child.pid}})
             if self._stopping.is_set():
                 child.signal(signal.SIGTERM)
             watched: list[asyncio.Future[Any]] = [child.ready, child.ended]
