@@ -83,13 +83,17 @@ class Front(Protocol):
     def counter(self) -> SharedCount | None:
         """Where it is counted what tenants use; None: in this process."""
 
+    @property
+    def late(self) -> bool:
+        """Whether it listens only once it is ready, since others answer until then."""
+
     def listen(self) -> socket.socket:
-        """The socket that requests come to; raises ListenError."""
+        """The socket that requests come to; raises ListenError. It listens already where this process is not late."""
 
     def progress(self, line: str) -> None:
         """Tell an operator how far the start has come."""
 
-    def ready(self, url: str, model: str) -> None:
+    async def ready(self, url: str, model: str) -> None:
         """Requests are answered from now on."""
 
     async def open(self) -> None:
@@ -103,6 +107,7 @@ class OneProcess:
     """A server that is one process."""
 
     leader = True
+    late = False
     siblings: Siblings = ALONE
     memory: MemoryStore | None = None
     counter: SharedCount | None = None
@@ -120,7 +125,7 @@ class OneProcess:
         elapsed = time.perf_counter() - self._started
         print(f"[{elapsed:6.1f} s] {line}", file=sys.stderr, flush=True)
 
-    def ready(self, url: str, model: str) -> None:
+    async def ready(self, url: str, model: str) -> None:
         """Say so on stderr, and where JSON is wanted on stdout."""
         base_url = f"{url}/v1"
         self.progress(f"ready on {base_url} model={model}")

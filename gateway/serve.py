@@ -111,7 +111,7 @@ class Service:
             raise
         # The server raises the signal again when it has drained; by then it has had its effect.
         for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda *_: None)
+            signal.signal(number, self._stop)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(self._serve(listener))
         self._books.close()
@@ -127,6 +127,9 @@ class Service:
         if self._reloader is not None and not is_loopback(listener) and not self._options.allow_no_keys:
             self._reloader.needs_keys(_NO_KEYS.format(host=self._options.host))
 
+    def _stop(self, *_: object) -> None:
+        self._server.should_exit = True
+
     async def _serve(self, listener: socket.socket) -> None:
         self._loop = asyncio.get_running_loop()
         await self._front.open()
@@ -138,7 +141,8 @@ class Service:
             self._loader.start()
             waiting = None
         scraping, reloading = self._start_scraping(), self._start_reloading()
-        await self._server.serve(sockets=[listener])
+        self._listener = listener
+        await self._server.serve(sockets=[] if self._front.late else [listener])
         log.info("stopped: all requests have ended")
         for task in (waiting, scraping, reloading):
             if task is not None:
@@ -169,7 +173,7 @@ class Service:
             except EngineNotReadyError:
                 await asyncio.sleep(_LOOK_AGAIN_S)
             else:
-                self._front.ready(self._url, models[0].name)
+                await self._become_ready(models[0].name)
                 return
 
     def _load_model(self) -> None:
@@ -191,13 +195,18 @@ class Service:
             # What is loaded stays: the garbage collector, which stops everything, need not look at it again.
             gc.collect()
             gc.freeze()
-            self._loop.call_soon_threadsafe(self._become_ready, backend)
+            asyncio.run_coroutine_threadsafe(self._take(backend), self._loop)
 
     def _give_up(self, reason: str) -> None:
         self._failed = True
         print(f"Error: {reason}", file=sys.stderr, flush=True)
         self._server.should_exit = True
 
-    def _become_ready(self, backend: Backend) -> None:
+    async def _take(self, backend: Backend) -> None:
         self._served.put(backend)
-        self._front.ready(self._url, backend.capabilities().model)
+        await self._become_ready(backend.capabilities().model)
+
+    async def _become_ready(self, model: str) -> None:
+        await self._front.ready(self._url, model)
+        if self._front.late:
+            await self._server.open(self._listener)

@@ -95,6 +95,18 @@ class GatewayServer(uvicorn.Server):
         self._over.set()
         await closing
 
+    async def open(self, listener: socket.socket) -> None:
+        """Take connections from `listener` as well, from now on."""
+        config = self.config
+
+        def protocol() -> asyncio.Protocol:
+            return GatewayHttpProtocol(config, self.server_state, self.lifespan.state)
+
+        if not self.should_exit:
+            self.servers.append(
+                await self._loop.create_server(protocol, sock=listener, backlog=config.backlog)
+            )
+
     @property
     def _running(self) -> int:
         return len(self.server_state.tasks)

@@ -34,7 +34,8 @@ class EngineInProcess(EngineAdapter):
         """Wait until the engine is there; raises EngineNotReadyError where it is not by then."""
         engine = cls(path)
         try:
-            await engine._link.start(timeout_s)
+            engine._link.start()
+            await engine._link.there(timeout_s)
         except AwayError as error:
             await engine._link.aclose()
             raise EngineNotReadyError(str(error)) from error

@@ -43,9 +43,12 @@ class Link:
         self._there = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
-    async def start(self, timeout_s: float | None = None) -> None:
-        """Begin, and wait for the first connection; raises AwayError where there is none by then."""
+    def start(self) -> None:
+        """Begin to look for the other process."""
         self._task = asyncio.create_task(self._keep())
+
+    async def there(self, timeout_s: float | None = None) -> None:
+        """Wait for the first connection; raises AwayError where there is none by then."""
         try:
             async with asyncio.timeout(timeout_s):
                 await self._there.wait()

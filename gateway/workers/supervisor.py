@@ -85,7 +85,7 @@ class Supervisor:
             folder = tempfile.mkdtemp(prefix="kvgate-")
             try:
                 asyncio.run(
-                    self._run(Plan("worker", 0, folder, self._host, _port(kept), secrets.token_hex(8)))
+                    self._run(Plan("worker", 0, folder, self._host, _port(kept), server=secrets.token_hex(8)))
                 )
             finally:
                 shutil.rmtree(folder, ignore_errors=True)
@@ -112,14 +112,15 @@ class Supervisor:
     async def _wait_for_all(self) -> None:
         for place in (*self._beside, *self._serving):
             await place.ready.wait()
-        self._front.ready(self._url, self._serving[0].model)
+        await self._front.ready(self._url, self._serving[0].model)
 
     async def _keep(self, place: _Place) -> None:
         """Start a process whenever it is not there, so often in a row."""
         while not self._stopping.is_set():
             began = None
             try:
-                child = place.child = await Child.start(place.plan, self._arguments)
+                plan = replace(place.plan, again=place.ready.is_set())
+                child = place.child = await Child.start(plan, self._arguments)
             except OSError as error:
                 self._give_up(place, f"cannot be started: {error}")
                 return

@@ -16,7 +16,7 @@ from engine_adapters.rpc.errors import AwayError, RpcError
 from engine_adapters.rpc.link import Link
 from engine_adapters.rpc.service import Service
 from gateway.front import Figures, Siblings, SiblingsAwayError
-from gateway.listener import listen
+from gateway.listener import bound, listen
 from gateway.prompts import PromptSource
 from gateway.served import Backend, Load, Progress
 from gateway.settings import CanonSettings
@@ -84,25 +84,31 @@ class WorkerFront:
         self.counter: WorkerCounter | None = WorkerCounter(self._others.link)
         self._publishing: asyncio.Task[None] | None = None
 
+    @property
+    def late(self) -> bool:
+        """Where it takes the place of one that has ended, the others answer until it can."""
+        return self._seat.plan.again
+
     def listen(self) -> socket.socket:
         """A socket of its own on the port of all: the kernel spreads connections evenly over those."""
         plan = self._seat.plan
-        return listen(plan.host, plan.port, shared=True)
+        return (bound if self.late else listen)(plan.host, plan.port, shared=True)
 
     def progress(self, line: str) -> None:
         """The parent and the engine's process say how far the server has come."""
         log.debug("%s", line)
 
-    def ready(self, url: str, model: str) -> None:
-        """Tell the parent, which says so when all are."""
+    async def ready(self, url: str, model: str) -> None:
+        """Tell the parent, which says so when all are. Without what workers share one goes on alone."""
+        try:
+            await self._others.link.there(_STATE_S)
+        except AwayError as error:
+            log.error("a worker starts alone: %s", error)  # noqa: TRY400
         self._seat.say_ready(model)
 
     async def open(self) -> None:
-        """Connect to what workers share; without it the worker goes on alone, and connects later."""
-        try:
-            await self._others.link.start(_STATE_S)
-        except AwayError as error:
-            log.error("a worker starts alone: %s", error)  # noqa: TRY400
+        """Begin to look for what workers share."""
+        self._others.link.start()
         self._publishing = asyncio.create_task(self._publish())
 
     async def aclose(self) -> None:

@@ -252,9 +252,9 @@ async def test_a_link_comes_back_and_greets_again(offered: Offered, path: Path) 
     link = Link(str(path), "the other", greet)
     with pytest.raises(AwayError):
         await link.call("add", 1, 1)
-    starting = asyncio.create_task(link.start())
+    link.start()
     first = await Server(offered.service()).listen(path)
-    await starting
+    await link.there(5)
     assert await link.call("add", 2, 2) == 4
     first.close()
     while link.is_there:  # noqa: ASYNC110

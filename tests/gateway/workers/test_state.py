@@ -58,7 +58,8 @@ class Counting:
 async def worker(folder: Path, name: str) -> tuple[OtherWorkers, Counting]:
     others, counting = OtherWorkers(folder / "state.sock", name), Counting()
     others.count(counting.figures)
-    await others.link.start(10)
+    others.link.start()
+    await others.link.there(10)
     return others, counting
 
 
