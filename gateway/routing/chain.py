@@ -24,15 +24,15 @@ class PromptChain:
 
     Args:
         seed: what keeps prompts apart that share nothing: scope, salt, LoRA; any length.
-        data: the prompt, `UNIT` bytes a token, media among them as `cache_core.media` writes them.
+        data: the prompt, `UNIT` bytes a token, media among them as `cache_core.media` writes them. Not copied.
     """
 
     __slots__ = ("_blocks", "_data", "_digests", "keys", "root", "tokens")
 
-    def __init__(self, seed: bytes, data: bytes) -> None:
+    def __init__(self, seed: bytes, data: bytes | memoryview) -> None:
         self.root = sha256(b"kvgate route 1" + seed).digest()
-        self._data = data
-        self.tokens = len(data) // UNIT
+        self._data = memoryview(data).cast("B")
+        self.tokens = len(self._data) // UNIT
         self._digests = self._chained()
         self.keys = _even_keys(self._digests)  # of whole chunks, in order
         self._blocks: dict[int, list[Key]] = {}

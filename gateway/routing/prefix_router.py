@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from engine_adapters.base import ReuseReport
 from gateway.routing.chain import BLOCK, CHUNK, PromptChain
@@ -39,8 +39,7 @@ class _Ticket:
     ended: bool = False
 
 
-@dataclass(slots=True)
-class _View:
+class _View(NamedTuple):
     """One candidate, as it is weighed."""
 
     replica: str
@@ -49,16 +48,7 @@ class _View:
     uncached: int
     rate: float  # tokens a second
     waits_s: float  # until its prefill begins
-
-    @property
-    def prefill_s(self) -> float:
-        """Of what it would have to compute."""
-        return self.uncached / self.rate
-
-    @property
-    def ttft_s(self) -> float:
-        """Expected."""
-        return self.waits_s + self.prefill_s
+    prefill_s: float  # of what it would have to compute
 
 
 class PrefixRouter:
@@ -89,8 +79,12 @@ class PrefixRouter:
         views = self._views(ask, chain, candidates, found, now)
         home = self._sessions.replica(ask.scope, ask.session)
         chosen = self._best(views, home, heat)
+        known = chain is not None
         scores = tuple(
-            [Score(v.replica, None if chain is None else v.matched, v.load.queued, v.ttft_s) for v in views]
+            [
+                Score(v.replica, v.matched if known else None, v.load.queued, v.waits_s + v.prefill_s)
+                for v in views
+            ]
         )
         ticket = self._send(ask, chain, chosen, dict(zip(candidates, found, strict=True)), now)
         return Decision(chosen.replica, _reason(chosen, views, home), scores, ticket)
@@ -149,7 +143,8 @@ class PrefixRouter:
             matched = min(int(there * ratio), max(prompt - 1, 0))  # the last token is computed in any case
             rate = self._rates.of(replica)
             waits = load.ahead(rate, now) + running * (load.running + load.waiting)
-            views.append(_View(replica, load, matched, prompt - matched, rate, waits / rate))
+            uncached = prompt - matched
+            views.append(_View(replica, load, matched, uncached, rate, waits / rate, uncached / rate))
         return views
 
     def _best(self, views: Sequence[_View], home: str | None, heat: int) -> _View:

@@ -12,4 +12,4 @@ def chain_of(ask: RouteAsk) -> PromptChain:
     seed = prompt_seed(ask.scope, ask.body, counted=ask.tokens is not None, salt=ask.tenant.salt)
     if ask.tokens is None:
         return PromptChain(seed, prompt_bytes(ask.body))
-    return PromptChain(seed, np.ascontiguousarray(ask.tokens, dtype="<i4").tobytes())
+    return PromptChain(seed, np.ascontiguousarray(ask.tokens, dtype="<i4").data)
