@@ -4,6 +4,7 @@ import time
 
 from gateway.ledger.expectation import Predictor
 from gateway.ledger.row import GapCause, LedgerRow
+from gateway.routing.explained import scores_json
 from gateway.transport.record import RequestRecord
 
 
@@ -40,6 +41,8 @@ def row_of(record: RequestRecord, predictor: Predictor | None = None) -> LedgerR
         divergence=expected.divergence,
         retries=record.retries,
         attempts=record.attempts,
+        route_reason=None if record.routed is None else record.routed.reason,
+        route_scores=scores_json(record.routed),
         finish=record.finish,
         error=record.error,
         trace_id=record.trace.trace_id,

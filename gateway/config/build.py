@@ -1,13 +1,13 @@
 """From a checked configuration to engines, and to what the gateway is told."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
 from canon.errors import ModelFolderError
 from canon.memory import LocalStore
-from canon.tokens import ControlTokenScanner
+from canon.tokens import ControlTokenScanner, PromptTokenizer
 from engine_adapters.embedded.config import EmbeddedConfig
 from engine_adapters.remote.anthropic import AnthropicEngine
 from engine_adapters.remote.http_engine import HttpOptions
@@ -31,6 +31,7 @@ from gateway.config.errors import ConfigError
 from gateway.config.isolation import must_salt
 from gateway.config.model import Config
 from gateway.config.replicas import addresses_of
+from gateway.config.routing import RoutingConfig
 from gateway.config.tenants import keyed
 from gateway.embedded import EmbeddedOptions, embedded_prompts, load_embedded, missing_packages
 from gateway.prompts import PromptSource
@@ -39,6 +40,8 @@ from gateway.relay.guard import OPEN_GUARD, Guard
 from gateway.relay.remote import Remote
 from gateway.replicas.address import ReplicaAddress
 from gateway.replicas.pool import EnginePool, MakeReplica
+from gateway.routing.policies import router_of
+from gateway.routing.prompt_tokens import PromptTokens
 from gateway.served import Load
 from gateway.settings import MIB, CanonSettings, GatewaySettings
 from gateway.sglang_process import SGLangOptions, sglang_prompts, start_sglang
@@ -65,29 +68,34 @@ class MadeFrom:
     """What a pool is made from beside its own part of the file; while nothing of both changes, it stays what it is."""
 
     guard: Guard = OPEN_GUARD
+    routing: RoutingConfig = field(default_factory=RoutingConfig)
 
 
 def made_from(engine: RemoteEngine, config: Config) -> MadeFrom:
     """What `config` says outside of `engine` that counts there."""
-    return MadeFrom(guard_of(engine, config))
+    return MadeFrom(guard_of(engine, config), config.routing)
 
 
 def pool_of(
     engine: RemoteEngine, path: str, environ: Mapping[str, str], more: MadeFrom | None = None
 ) -> EnginePool:
     """One engine behind HTTP; raises as `pools_of`, naming `path`."""
-    guard = OPEN_GUARD if more is None else more.guard
-    make, given, policy = _maker(engine, path, environ), engine.replicas, engine.policy()
-    if engine.url is not None:
-        return EnginePool(engine.name, [make(ReplicaAddress("", engine.url))], policy=policy, guard=guard)
-    if isinstance(given, list):
-        replicas = [make(each) for each in addresses_of(given)]
-        return EnginePool(engine.name, replicas, policy=policy, guard=guard)
-    assert given is not None
-    discovery = discovery_of(given, f"{path}.replicas", environ)
-    return EnginePool(
-        engine.name, policy=policy, guard=guard, discovery=discovery, make=make, names=engine.names()
+    more = more or MadeFrom()
+    make, given = _maker(engine, path, environ), engine.replicas
+    pool = partial(
+        EnginePool,
+        engine.name,
+        router=router_of(more.routing.of(engine.cache_tokens)),
+        policy=engine.policy(),
+        guard=more.guard,
+        tokens=_prompt_tokens(engine, path),
     )
+    if engine.url is not None:
+        return pool([make(ReplicaAddress("", engine.url))])
+    if isinstance(given, list):
+        return pool([make(each) for each in addresses_of(given)])
+    assert given is not None
+    return pool(discovery=discovery_of(given, f"{path}.replicas", environ), make=make, names=engine.names())
 
 
 def guard_of(engine: RemoteEngine, config: Config) -> Guard:
@@ -134,6 +142,16 @@ def _control_tokens(engine: RemoteEngine, path: str) -> ControlTokenCheck | None
     except ModelFolderError as error:
         raise ConfigError(f"{path}.tokenizer: {error}") from None
     return None if action == "allow" else ControlTokenCheck(scanner, action)
+
+
+def _prompt_tokens(engine: RemoteEngine, path: str) -> PromptTokens | None:
+    """What makes this engine's prompts here, too; None: nothing says how."""
+    if engine.tokenizer is None:
+        return None
+    try:
+        return PromptTokens(PromptTokenizer.from_folder(engine.tokenizer))
+    except ModelFolderError as error:
+        raise ConfigError(f"{path}.tokenizer: {error}") from None
 
 
 def _key_headers(engine: RemoteEngine, key: str | None) -> dict[str, str]:

@@ -87,6 +87,7 @@ class RemoteEngine(ReplicatedEngine):
     # Looked for only with a tokenizer; what they do is for the engine's own to say.
     control_tokens_in_content: Literal["allow", "report", "reject"] = "report"
 
+    cache_tokens: Annotated[int | None, Field(ge=1, default=None)]  # KV of one replica; none: it is learned
     # Whether groups of tenants may reuse each other's prefixes here.
     shared_cache: bool = False
     # Hosts that URLs in bodies may name, which this engine then fetches: names and patterns; *: all.

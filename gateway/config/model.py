@@ -17,6 +17,7 @@ from gateway.config.isolation import check_isolation
 from gateway.config.ledger import LedgerConfig
 from gateway.config.limits import LimitsConfig, QueueConfig
 from gateway.config.memory import MemoryConfig
+from gateway.config.routing import RoutingConfig
 from gateway.config.secret_ref import SecretRef
 from gateway.config.server import ServerConfig
 from gateway.config.shared_state import RedisConfig
@@ -45,6 +46,7 @@ class Config(ConfigModel):
     limits: LimitsConfig = LimitsConfig()  # of every tenant that does not say otherwise
     queue: QueueConfig = QueueConfig()
     memory: MemoryConfig = MemoryConfig()
+    routing: RoutingConfig = RoutingConfig()
 
     @field_validator("canon_policy", mode="before")
     @classmethod

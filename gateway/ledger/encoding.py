@@ -19,6 +19,7 @@ TIERS: tuple[Tier, ...] = get_args(Tier)
 STATUSES: tuple[ReuseStatus, ...] = get_args(ReuseStatus)
 
 _LONGEST = 200  # characters of a text
+_LONGEST_EXPLAINED = 32_768
 _MOST = 2**31 - 1  # of a count; what is said beyond it is no count
 NO_COUNT = -(2**31)  # a count that is not known, in the packed piece
 
@@ -34,11 +35,15 @@ _COUNTS = (
 _LATER = (
     "attempts",
 )  # counts that no report adds up: the packed piece keeps the form that it has in old rows
+_EXPLAINED = (
+    "route_reason",
+    "route_scores",
+)  # texts that no report groups by, nor do they fit 200 characters
 _DIVERGENCE = ("divergence_path", "divergence_offset", "divergence_cause", "divergence_hash")
 
 COLUMNS: tuple[str, ...] = (
-    *_TEXTS, "reuse_status", "arrival", *_TIMES, "stream", "status", *_COUNTS, *_LATER, *TIERS, *_DIVERGENCE,
-    "packed",
+    *_TEXTS, "reuse_status", "arrival", *_TIMES, "stream", "status", *_COUNTS, *_LATER, *_EXPLAINED, *TIERS,
+    *_DIVERGENCE, "packed",
 )  # fmt: skip
 
 PACKED_COUNTS: tuple[str, ...] = (*_COUNTS, *TIERS, "divergence_offset")
@@ -93,6 +98,7 @@ def encoded(row: LedgerRow) -> Encoded:
         status,
         *counts,
         *(_count(getattr(row, name)) for name in _LATER),
+        *(_text(getattr(row, name), _LONGEST_EXPLAINED) for name in _EXPLAINED),
         *tiers,
         *gone,
         packed,
@@ -135,11 +141,11 @@ def _divergence(found: Divergence | None) -> tuple[str | None, int | None, str |
     return _text(found.path), _count(found.offset) or 0, _text(found.cause), _text(found.prefix_hash)
 
 
-def _text(value: str | None) -> str | None:
-    if value is None or (value.isascii() and len(value) <= _LONGEST and "\0" not in value):
+def _text(value: str | None, longest: int = _LONGEST) -> str | None:
+    if value is None or (value.isascii() and len(value) <= longest and "\0" not in value):
         return value
     # PostgreSQL takes no NUL, and neither database takes half a surrogate pair.
-    return value[:_LONGEST].replace("\0", "").encode("utf-8", "replace").decode()
+    return value[:longest].replace("\0", "").encode("utf-8", "replace").decode()
 
 
 def _count(value: int | None) -> int | None:

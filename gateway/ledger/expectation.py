@@ -25,6 +25,16 @@ NOTHING_EXPECTED = Expectation()
 
 
 @dataclass(frozen=True, slots=True)
+class Routed:
+    """What whoever chose the replica expected, in prompt tokens."""
+
+    predicted: int  # that it should have
+    anywhere: int  # that the replica with the most of them should have
+    prompt: int  # all of them
+    counted: bool  # these are the engine's own tokens, and not estimated
+
+
+@dataclass(frozen=True, slots=True)
 class SentRequest:
     """One request as it goes to its engine."""
 
@@ -35,6 +45,7 @@ class SentRequest:
     size: int  # bytes
     block_size: int | None = None  # tokens; None: not known
     tokens: NDArray[np.int32] | None = None  # shape [prompt tokens]; None: the engine makes them itself
+    routed: Routed | None = None  # counts instead of what the predictor would find itself
 
 
 class Predictor(Protocol):

@@ -53,6 +53,7 @@ FIELDS: tuple[_Field, ...] = (
     _of_divergence("text", "cause"),
     _of_divergence("text", "prefix_hash"),
     *_plain("count", "retries", "attempts"),
+    *_plain("text", "route_reason", "route_scores"),
     *_plain("text", "finish", "error", "trace_id"),
 )
 

@@ -52,6 +52,8 @@ class LedgerRow:
     divergence: Divergence | None = None
     retries: int = 0  # that the client's SDK made before this one
     attempts: int | None = None  # times that the gateway sent it to an engine; 0: it never did
+    route_reason: str | None = None  # why this replica; None: none was chosen
+    route_scores: str | None = None  # JSON: what was expected of each that could have been
     finish: str | None = None
     error: str | None = None  # its kind
     trace_id: str | None = None

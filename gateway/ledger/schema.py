@@ -23,7 +23,7 @@ from sqlalchemy import (
 
 from gateway.ledger.errors import LedgerSchemaError
 
-VERSION = 2  # one up with every new column: see `_add_columns`
+VERSION = 3  # one up with every new column: see `_add_columns`
 
 metadata = MetaData()
 
@@ -69,6 +69,8 @@ requests = Table(
     Column("divergence_hash", Text),
     Column("retries", Integer, nullable=False),
     Column("attempts", Integer),
+    Column("route_reason", Text),
+    Column("route_scores", Text),
     Column("finish", Text),
     Column("error", Text),
     Column("trace_id", Text),

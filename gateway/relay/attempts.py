@@ -60,7 +60,8 @@ class Opened:
         try:
             await self._stack.aclose()
         finally:
-            self.visit.ended(self.outcome, self.begun.answer.account.reuse)
+            # A refusal says nothing of the prompt: it was not computed.
+            self.visit.ended(self.outcome, None if self.status >= 400 else self.begun.answer.account.reuse)
 
 
 class Attempts:
@@ -109,6 +110,7 @@ class Attempts:
         with self._record.stages.stage("route"):
             visit = await self._pool.choose(self._given.ask, self._tried, self._only)
         self._tried |= {visit.remote.replica}
+        self._record.routed = visit.decision
         return visit
 
     async def _another(self) -> Visit | None:
@@ -144,7 +146,7 @@ class Attempts:
 
     async def _opened(self, visit: Visit, stack: AsyncExitStack) -> Opened:
         remote, record = visit.remote, self._record
-        sent = await outgoing(self._given, remote, self._context, record)
+        sent = await outgoing(self._given, remote, visit.decision, self._context, record)
         record.stages.sending()
         record.attempts += 1
         began = time.monotonic()
@@ -213,6 +215,7 @@ class Attempts:
         """Which of several tries the record speaks of."""
         self._record.replica, self._record.block_size = opened.sent.replica, opened.visit.remote.block_size
         self._record.expected = opened.sent.expected
+        self._record.routed = opened.visit.decision
 
 
 async def _drop(tasks: list["asyncio.Task[Opened | EngineError]"]) -> None:

@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import numpy as np
 import orjson
+from numpy.typing import NDArray
 
 from engine_adapters.remote.http_engine import prompts_in
 from engine_adapters.remote.relay import RelayRequest, RewriteError, Rewrites, Route
@@ -13,7 +15,7 @@ from gateway.canonical.policies import Route as CanonRoute
 from gateway.canonical.recorder import Recording
 from gateway.errors import ApiError
 from gateway.jobs import JobContext, canonical, expect, usage_facts
-from gateway.ledger.expectation import Expectation, SentRequest
+from gateway.ledger.expectation import Expectation, Routed, SentRequest
 from gateway.relay.body import RelayedBody
 from gateway.relay.errors import from_event
 from gateway.relay.guard import Guard
@@ -22,7 +24,8 @@ from gateway.relay.usage import usage_rewrite
 from gateway.replicas.deadline import HEADER as TIMEOUT
 from gateway.replicas.pool import EnginePool
 from gateway.routes import has_none
-from gateway.routing.router import RouteAsk
+from gateway.routing.router import Decision, RouteAsk
+from gateway.routing.steering import session_of
 from gateway.transport.incoming import Incoming
 from gateway.transport.record import RequestRecord
 from gateway.wire.extension import without_extension
@@ -78,6 +81,7 @@ async def prepared(
     await context.threads.canonicalize(incoming.size, look)
     incoming = await context.threads.parse(incoming.size, partial(without_extension, incoming))
     body, raw, recording = await _canonical(incoming, route, context, record)
+    tokens = await _tokens(body, incoming, route, pool, context, record)
     ask = RouteAsk(
         request_id=record.id,
         engine=pool.name,
@@ -85,19 +89,34 @@ async def prepared(
         body=body,
         size=incoming.size,
         tenant=incoming.tenant,
+        tokens=tokens,
+        session=session_of(incoming, context.settings.canon.session_headers),
         prompt=route in _CANONICAL,
     )
     return Prepared(incoming, route, wanted, body, raw, recording, ask, pool.guard)
 
 
-async def outgoing(given: Prepared, remote: Remote, context: JobContext, record: RequestRecord) -> Outgoing:
-    """The request for one replica; raises ApiError for what this one does not take."""
+async def outgoing(
+    given: Prepared, remote: Remote, decision: Decision, context: JobContext, record: RequestRecord
+) -> Outgoing:
+    """The request for the replica that was chosen; raises ApiError for what this one does not take."""
     incoming, route, body = given.incoming, given.route, given.body
     replica = record.replica = None if remote.replica == remote.name else remote.replica
     record.block_size = remote.block_size
     given.guard.check_replica(remote, route, incoming.tenant)
     await _look_for_control_tokens(remote, route, body, incoming.size, context, record)
-    sent = SentRequest(remote.replica, given.ask.scope, incoming.body, body, incoming.size, remote.block_size)
+    routed = _routed(decision)
+    sent = SentRequest(
+        # What the router knows of all replicas is told of them all; else each has a shadow of its own.
+        given.ask.engine if routed is not None else remote.replica,
+        given.ask.scope,
+        incoming.body,
+        body,
+        incoming.size,
+        remote.block_size,
+        given.ask.tokens,
+        routed,
+    )
     if given.ask.prompt:
         await expect(sent, context, record)
     facts = usage_facts(incoming, context, record)
@@ -128,6 +147,30 @@ async def _canonical(
     if raw is None:
         raw = await context.threads.parse(incoming.size, partial(orjson.dumps, sent.body))
     return sent.body, raw, sent.recording
+
+
+async def _tokens(
+    body: Mapping[str, Any],
+    incoming: Incoming,
+    route: Route,
+    pool: EnginePool,
+    context: JobContext,
+    record: RequestRecord,
+) -> NDArray[np.int32] | None:
+    """The prompt's, shape [tokens], where this gateway can make it as the engine will."""
+    if pool.tokens is None or route not in _CANONICAL:
+        return None
+    with record.stages.stage("tokenize"):
+        work = partial(pool.tokens.of, route, body, incoming.tenant.scope(incoming.model))
+        return await context.threads.encode(incoming.size, work)
+
+
+def _routed(decision: Decision) -> Routed | None:
+    """What was expected when the replica was chosen; None: nothing was."""
+    here, anywhere = decision.predicted, decision.anywhere
+    if here is None or anywhere is None or decision.prompt is None:
+        return None
+    return Routed(here, anywhere, decision.prompt, decision.counted)
 
 
 async def _look_for_control_tokens(

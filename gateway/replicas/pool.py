@@ -22,6 +22,7 @@ from gateway.replicas.retry_budget import RetryBudget
 from gateway.replicas.selection import candidates, ejected, may_be_ejected
 from gateway.replicas.visit import Visit
 from gateway.routing.least_loaded import LeastLoaded
+from gateway.routing.prompt_tokens import PromptTokens
 from gateway.routing.router import RouteAsk, Router
 
 log = logging.getLogger("kvgate.gateway")
@@ -47,6 +48,7 @@ class EnginePool:
         make: MakeReplica | None = None,
         names: Mapping[str, str] | None = None,
         guard: Guard = OPEN_GUARD,
+        tokens: PromptTokens | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         assert (discovery is None) == (make is None)
@@ -54,6 +56,7 @@ class EnginePool:
         self.router: Router = router or LeastLoaded()
         self.policy = policy or PoolPolicy()
         self.guard = guard
+        self.tokens = tokens  # makes its prompts; None: they are known by their text alone
         self.budget = RetryBudget(self.policy.retries, clock)
         self.retries: Counter[str] = Counter()  # by reason
         self.hedges: Counter[str] = Counter()  # by outcome

@@ -87,7 +87,14 @@ class PrefixRouter:
             ]
         )
         ticket = self._send(ask, chain, chosen, dict(zip(candidates, found, strict=True)), now)
-        return Decision(chosen.replica, _reason(chosen, views, home), scores, ticket)
+        return Decision(
+            chosen.replica,
+            _reason(chosen, views, home),
+            scores,
+            prompt=chosen.matched + chosen.uncached if known else None,
+            counted=ask.tokens is not None,
+            token=ticket,
+        )
 
     def first_token(self, decision: Decision) -> None:
         """Its prefill is done: how long that took says how fast the replica is."""

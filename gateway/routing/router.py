@@ -49,12 +49,20 @@ class Decision:
     replica: str
     reason: Reason
     scores: tuple[Score, ...] = ()  # of every candidate that was scored; empty: none had to be
+    prompt: int | None = None  # tokens of it, as far as is known here
+    counted: bool = False  # whether these are the engine's own tokens, and not estimated
     token: object | None = None  # the router's own, to find the request again
 
     @property
     def predicted(self) -> int | None:
         """Prompt tokens that the chosen one should have; None: not known."""
         return next((score.predicted for score in self.scores if score.replica == self.replica), None)
+
+    @property
+    def anywhere(self) -> int | None:
+        """Prompt tokens that the one with the most of them should have; None: not known."""
+        known = [score.predicted for score in self.scores if score.predicted is not None]
+        return max(known, default=None)
 
 
 class Router(Protocol):

@@ -8,18 +8,19 @@ class Sessions:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._at: OrderedDict[tuple[str, str], str] = OrderedDict()
+        self._at: OrderedDict[int, str] = OrderedDict()  # by hash: clients choose how long their names are
 
     def replica(self, scope: str, session: str | None) -> str | None:
         """None: there is no session, or it is new."""
-        return None if session is None else self._at.get((scope, session))
+        return None if session is None else self._at.get(hash((scope, session)))
 
     def went(self, scope: str, session: str | None, replica: str) -> None:
         """A request of the session was sent there."""
         if session is None:
             return
-        self._at[scope, session] = replica
-        self._at.move_to_end((scope, session))
+        key = hash((scope, session))
+        self._at[key] = replica
+        self._at.move_to_end(key)
         if len(self._at) > self._most:
             self._at.popitem(last=False)
 

@@ -12,6 +12,7 @@ from starlette.types import Scope
 from engine_adapters.base import ReuseReport
 from gateway.ledger.expectation import NOTHING_EXPECTED, Expectation
 from gateway.replicas.deadline import NO_DEADLINE, Deadline
+from gateway.routing.router import Decision
 from gateway.tenants.tenant import DEFAULT, Tenant
 from gateway.transport.stages import Stages
 from gateway.transport.trace_context import NO_TRACE, TraceContext
@@ -98,6 +99,7 @@ class RequestRecord:
     reasoning_tokens: int | None = None  # of the completion
     reuse: ReuseReport | None = None  # None: no answer said anything, not even that it does not say
     expected: Expectation = NOTHING_EXPECTED
+    routed: Decision | None = None  # how its replica was chosen; None: none was
     finish: str | None = None  # of the first choice
     error: str | None = None  # its kind
     choices: int = 1  # that are generated side by side

@@ -12,6 +12,7 @@ from gateway.accounting import row_of
 from gateway.errors import ClientGoneError, StreamAbortedError, internal
 from gateway.ledger.expectation import Predictor
 from gateway.ledger.sink import LedgerSink, NoLedger
+from gateway.routing.explained import header as route_header
 from gateway.transport.answer import send_error
 from gateway.transport.record import RequestRecord, attach, log_unexpected
 from gateway.wire.usage import REUSE_HEADER, reuse_header
@@ -57,6 +58,8 @@ class RequestContext:
                 told = [] if record.canon is None else [(b"x-kvgate-canon", record.canon.header())]
                 if record.reuse is not None and record.status < 400:  # an answer that is no stream
                     told.append((REUSE_HEADER, reuse_header(record.reuse)))
+                if record.tenant.admin and record.routed is not None:
+                    told.append((b"x-kvgate-route", route_header(record.routed)))
                 given = message.get("headers", ())
                 if record.told:  # an engine's own limits are not those of the client
                     ours = {name for name, _ in record.told}

@@ -16,7 +16,7 @@ from canon.lint.segments import Segment, segments_of
 from canon.lint.switches import SALTS, switches_of
 from engine_adapters.base import ReuseReport
 from gateway.canonical.gain import GainCounter
-from gateway.ledger.expectation import NOTHING_EXPECTED, Expectation, SentRequest
+from gateway.ledger.expectation import NOTHING_EXPECTED, Expectation, Routed, SentRequest
 from gateway.ledger.row import Divergence
 from gateway.ledger.shadow.divergence import first_divergence, switch_divergence
 from gateway.ledger.shadow.gap import Sent
@@ -76,6 +76,8 @@ class EngineShadow:
         segments, switches = segments_of(request.sent), switches_of(request.sent)
         if not segments and request.tokens is None:
             return NOTHING_EXPECTED
+        if request.routed is not None:
+            return self._expect_routed(request, request.routed, segments)
         pieces = _pieces(segments, request.tokens)
         anywhere = Replayed(0, 0)
         if elsewhere is not None:
@@ -86,6 +88,45 @@ class EngineShadow:
             sent, predicted, nearest = self._send(request, segments, switches, pieces, anywhere.reused)
         divergence = _divergence(request.sent, segments, switches, sent, nearest)
         return Expectation(predicted, saved, divergence, sent)
+
+    def _expect_routed(
+        self, request: SentRequest, routed: Routed, segments: Sequence[Segment]
+    ) -> Expectation:
+        """Whoever routed it has hashed it already, under its salts and switches: only texts are compared here."""
+        saved = self._saved(request)
+        predicted = routed.predicted // self._block * self._block
+        with self._lock:
+            number, nearest = self._note(request.scope, segments)
+            sent = Sent(
+                engine=request.engine,
+                number=number,
+                scope=request.scope,
+                block_size=self._block,
+                prompt=routed.prompt,
+                reused=routed.predicted,
+                salted=routed.predicted,
+                switched=routed.predicted,
+                elsewhere=routed.anywhere,
+                counted=routed.counted,
+                running=self._runs(nearest),
+            )
+            self._begins(number)
+        return Expectation(predicted, saved, _divergence(request.sent, segments, (), sent, nearest), sent)
+
+    def _note(self, scope: str, segments: Sequence[Segment]) -> tuple[int, Nearest | None]:
+        """The request's number, and what is nearest to its prompt."""
+        number = self._number = self._number + 1
+        if self._tree is None or not segments:
+            return number, None
+        return number, self._tree.add(scope, segments, number)
+
+    def _runs(self, nearest: Nearest | None) -> bool:
+        return nearest is not None and nearest.request in self._running
+
+    def _begins(self, number: int) -> None:
+        self._running[number] = None
+        if len(self._running) > _RUNNING:
+            self._running.popitem(last=False)
 
     def ended(self, sent: Sent, reuse: ReuseReport) -> None:
         """Learn from how a request ended."""
@@ -125,10 +166,7 @@ class EngineShadow:
         text = self._text.replay_encoded(pieces, _seed(request.scope))
         salted = _narrowed(self._salted, pieces, request.scope, salts, text)
         switched = _narrowed(self._switched, pieces, request.scope, others, text)
-        number = self._number = self._number + 1
-        nearest = None
-        if self._tree is not None and segments:
-            nearest = self._tree.add(request.scope, segments, number)
+        number, nearest = self._note(request.scope, segments)
         counted = request.tokens is not None
         sent = Sent(
             engine=request.engine,
@@ -141,11 +179,9 @@ class EngineShadow:
             switched=switched,
             elsewhere=elsewhere,
             counted=counted,
-            running=nearest is not None and nearest.request in self._running,
+            running=self._runs(nearest),
         )
-        self._running[number] = None
-        if len(self._running) > _RUNNING:
-            self._running.popitem(last=False)
+        self._begins(number)
         ratio = 1.0 if counted else self._ratios.get(request.scope, 1.0)
         return sent, int(text.reused * ratio) // self._block * self._block, nearest
 

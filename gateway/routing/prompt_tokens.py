@@ -1,0 +1,85 @@
+"""The tokens of a prompt that another engine will make: rendered and encoded here as it will do there."""
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from canon.errors import TemplateError
+from engine_adapters.remote.relay import Route
+from gateway.prompts import PromptSource
+
+log = logging.getLogger("kvgate.gateway")
+
+Ids = NDArray[np.int32]
+
+_HIGHEST = 2**31 - 1
+_TEXT_PARTS = ("text", "refusal")
+
+
+class PromptTokens:
+    """Of one engine's model. Thread-safe; takes as long as rendering and encoding. Never raises.
+
+    Attributes:
+        failed: requests whose prompt could not be made here, and are known by their text.
+    """
+
+    def __init__(self, prompts: PromptSource) -> None:
+        self._prompts = prompts
+        self._told = False
+        self.failed = 0
+
+    def of(self, route: Route, body: Mapping[str, Any], scope: str) -> Ids | None:
+        """int32 [tokens]; None: another route, several prompts, media, or what the template does not take."""
+        try:
+            if route == "chat":
+                return self._chat(body, scope)
+            return self._completion(body, scope) if route == "completions" else None
+        except TemplateError:
+            self.failed += 1
+        except Exception as error:  # noqa: BLE001  whatever a body has in it, the request goes on
+            self.failed += 1
+            self._tell(error)
+        return None
+
+    def _chat(self, body: Mapping[str, Any], scope: str) -> Ids | None:
+        messages = body.get("messages")
+        if not isinstance(messages, list) or any(map(_has_media, messages)):
+            return None  # how many tokens a medium is, only its engine knows
+        opens, goes_on = body.get("add_generation_prompt"), bool(body.get("continue_final_message"))
+        switches = body.get("chat_template_kwargs")
+        return self._prompts.chat(
+            messages,
+            body.get("tools") or None,
+            add_generation_prompt=not goes_on if opens is None else bool(opens),
+            continue_final_message=goes_on,
+            template_kwargs=switches if isinstance(switches, dict) else {},
+            scope=scope,
+        ).ids
+
+    def _completion(self, body: Mapping[str, Any], scope: str) -> Ids | None:
+        prompt = body.get("prompt")
+        if isinstance(prompt, list) and len(prompt) == 1 and isinstance(prompt[0], str | list):
+            (prompt,) = prompt
+        if isinstance(prompt, str):
+            special = body.get("add_special_tokens", True) is not False
+            return self._prompts.encode(prompt, add_special_tokens=special, scope=scope)
+        if isinstance(prompt, list) and all(isinstance(i, int) and 0 <= i <= _HIGHEST for i in prompt):
+            return np.array(prompt, np.int32)
+        return None
+
+    def _tell(self, error: Exception) -> None:
+        if not self._told:
+            self._told = True
+            # Its own text is left out, since it may quote a prompt.
+            fields = {"error": type(error).__name__}
+            log.error("a prompt could not be made here; it is known by its text", extra={"fields": fields})
+
+
+def _has_media(message: Any) -> bool:
+    content = message.get("content") if isinstance(message, dict) else None
+    return isinstance(content, list) and any(
+        isinstance(part, dict) and part.get("type") not in _TEXT_PARTS for part in content
+    )
