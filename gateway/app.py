@@ -13,6 +13,7 @@ from starlette.routing import Route
 from canon.memory import MemoryStore
 from engine_adapters.base import EngineAdapter
 from engine_adapters.remote.relay import Route as EngineRoute
+from gateway.admin.places import register_places
 from gateway.admission import Admission
 from gateway.canonical.stage import CanonStage
 from gateway.chat import chat_job
@@ -37,6 +38,7 @@ from gateway.served import Backend, Served
 from gateway.settings import GatewaySettings
 from gateway.telemetry.telemetry import Telemetry
 from gateway.tenants.authenticator import OPEN, Authenticator
+from gateway.tenants.purging import Purges
 from gateway.tokenization import DetokenizeRoute, TokenizeRoute
 from gateway.transport.answer import json_response
 from gateway.transport.body_capture import CaptureBodies
@@ -62,12 +64,14 @@ def create_app_over(
     limits: Limits | None = None,
     memory: MemoryStore | None = None,
     siblings: Siblings = ALONE,
+    purges: Purges | None = None,
 ) -> FastAPI:
     """The app over a model that may still be loading (`served.put()` makes it ready), and engines behind HTTP.
 
     `live` is for who changes the configuration later; settings and tenants are then in there. `memory` is where
     conversations are remembered (None: in this process), and `siblings` are processes that serve beside this one.
     `limits` count what tenants use (None: in this process).
+    `purges` takes how all that is made here forgets a tenant. `app.state.scrape` answers GET /metrics.
     """
     live = live or Live(Configured(settings or GatewaySettings(), served.pools, tenants))
     settings = live.now.settings
@@ -94,18 +98,24 @@ def create_app_over(
     app.add_exception_handler(ApiError, _answer_api_error)
     app.add_exception_handler(HTTPException, _answer_http_exception)
     _add_model_routes(app, ModelRoutes(served, settings, lambda: live.now.tenants))
-    app.add_api_route("/metrics", telemetry.scrape, methods=["GET"], include_in_schema=False)
+    app.state.scrape = telemetry.scrape
+    if settings.metrics:
+        app.add_api_route("/metrics", telemetry.scrape, methods=["GET"], include_in_schema=False)
+    canon = CanonStage(settings.canon, memory=memory)
     context = JobContext(
         served,
         threads,
         settings,
-        CanonStage(settings.canon, memory=memory),
+        canon,
         ledger,
         predictor,
         telemetry.tracing,
         tenants,
         limits=limits,
     )
+    if purges is not None:
+        register_places(purges, served, canon, predictor, capture, context.responses)
+        siblings.offer("purge", purges.asked)
     live.serve(_Endpoints(context, served, admission).made)
     for route, paths in PATHS.items():
         endpoint = EpochRoute(route, live)

@@ -223,6 +223,35 @@ def audit(
 
 
 @app.command()
+def purge(
+    tenant: Annotated[str, typer.Option(help="Who is forgotten.")],
+    group: Annotated[
+        bool, typer.Option("--group", help="Also what other tenants of its group share with it.")
+    ] = False,
+    flush_engines: Annotated[
+        bool, typer.Option("--flush-engines", help="Empty engines that cannot forget one tenant.")
+    ] = False,
+    config: Annotated[
+        Path | None, typer.Option(dir_okay=False, help="The gateway's file, whose admin: is asked.")
+    ] = None,
+    url: Annotated[
+        str | None, typer.Option(help="The admin app.", show_default="http://127.0.0.1:8001")
+    ] = None,
+    key_env: Annotated[
+        str, typer.Option(help="The environment variable that holds the admin key.")
+    ] = "KVGATE_ADMIN_KEY",
+    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+) -> None:
+    """Forget a tenant: KV on every tier, memory, predictions, rows, bodies; exit 1 where something stays."""
+    from gateway.commands.purge import command
+
+    options = command.PurgeOptions(tenant, group, flush_engines, config, url, key_env)
+    code = command.run(options, os.environ, as_json=json)
+    if code:
+        raise typer.Exit(code)
+
+
+@app.command()
 def doctor(
     url: Annotated[str, typer.Argument(help="The engine, for example http://127.0.0.1:30000.")],
     kind: Annotated[

@@ -53,6 +53,9 @@ class PromptSource(Protocol):
     def decode(self, ids: Sequence[int], *, skip_special_tokens: bool = False) -> str:
         """The text of token ids."""
 
+    def forget(self) -> int:
+        """Drop all encodings that are remembered, of every scope; how many there were."""
+
 
 class PromptThreads:
     """Runs long parsing, rendering and encoding on a bounded number of threads."""

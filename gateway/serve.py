@@ -15,11 +15,14 @@ import uvloop
 
 from canon.errors import CanonError
 from engine_adapters.errors import EngineError, EngineNotReadyError
+from gateway.admin.app import AdminApp, AdminParts
+from gateway.admin.options import AdminOptions
+from gateway.admin.server import AdminServer
 from gateway.app import create_app_over
 from gateway.front import Front, OneProcess
 from gateway.ledger.books import NO_BOOKS, Books
 from gateway.limits.limits import Limits
-from gateway.listener import ListenError, is_loopback, url_of
+from gateway.listener import ListenError, is_loopback, listen, url_of
 from gateway.live import Configured, Live
 from gateway.reload.reloader import Reloader
 from gateway.reports.reconcile.scraper import EngineScraper
@@ -27,6 +30,7 @@ from gateway.served import Backend, Load, Served
 from gateway.server import Ending, GatewayServer, server_config
 from gateway.shared import Shared
 from gateway.tenants.authenticator import OPEN, Authenticator
+from gateway.tenants.purging import Forgotten, PurgeAsk, Purges
 
 log = logging.getLogger("kvgate.gateway")
 
@@ -49,6 +53,7 @@ class ServeOptions:
     port: int
     ending: Ending = field(default_factory=Ending)
     allow_no_keys: bool = False  # True: listen beyond this machine although nobody needs a key
+    admin: AdminOptions | None = None  # None: there is no admin app
     json: bool = False  # True: say "ready" on stdout as one JSON object
 
 
@@ -83,6 +88,8 @@ class Service:
         self._served = Served(pools=configured.pools, embedded=load is not None)
         self._books = books
         self._reloader = reloader
+        self._purges = Purges()
+        self._purges.register("ledger", self._forget_rows)
         self._live = Live(configured, None if reloader is None else reloader.state)
         app = create_app_over(
             self._served,
@@ -94,7 +101,9 @@ class Service:
             limits=shared.limits or Limits(workers=self._front.counter),
             memory=shared.memory or self._front.memory,
             siblings=self._front.siblings,
+            purges=self._purges,
         )
+        self._app = app
         config = server_config(app, grace_s=options.ending.grace_s)
         self._server = GatewayServer(config, self._served, options.ending, self._live)
         self._loader = threading.Thread(target=self._load_model, name="kvgate-load", daemon=True)
@@ -109,11 +118,12 @@ class Service:
         except ListenError:
             listener.close()
             raise
+        asking = self._listen_for_admins()
         # The server raises the signal again when it has drained; by then it has had its effect.
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._stop)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(self._serve(listener))
+            runner.run(self._serve(listener, asking))
         self._books.close()
         gc.unfreeze()  # so that native libraries see their objects freed
         if self._loader.is_alive():
@@ -130,9 +140,10 @@ class Service:
     def _stop(self, *_: object) -> None:
         self._server.should_exit = True
 
-    async def _serve(self, listener: socket.socket) -> None:
+    async def _serve(self, listener: socket.socket, asking: socket.socket | None) -> None:
         self._loop = asyncio.get_running_loop()
         await self._front.open()
+        admin = self._start_admin(asking)
         if self._load is None:
             self._front.progress(f"listening on {self._url}, asking the engines")
             waiting = asyncio.create_task(self._wait_for_remotes())
@@ -143,11 +154,33 @@ class Service:
         scraping, reloading = self._start_scraping(), self._start_reloading()
         self._listener = listener
         await self._server.serve(sockets=[] if self._front.late else [listener])
+        if admin is not None:
+            await admin.aclose()
         log.info("stopped: all requests have ended")
         for task in (waiting, scraping, reloading):
             if task is not None:
                 task.cancel()
         await self._front.aclose()
+
+    def _listen_for_admins(self) -> socket.socket | None:
+        """The admin app's socket, in the one process that has it; raises ListenError."""
+        options = self._options.admin
+        return listen(options.host, options.port) if options is not None and self._front.leader else None
+
+    def _start_admin(self, listener: socket.socket | None) -> AdminServer | None:
+        if listener is None:
+            return None
+        assert self._options.admin is not None
+        parts = AdminParts(
+            self._served, self._live, self._app.state.scrape, self._purges, self._front.siblings
+        )
+        server = AdminServer(AdminApp(self._options.admin, parts).app, listener)
+        server.start()
+        self._front.progress(f"admins are answered on {url_of(listener)}")
+        return server
+
+    async def _forget_rows(self, ask: PurgeAsk) -> Forgotten:
+        return Forgotten(await asyncio.to_thread(self._books.forget, ask.tenant), "rows")
 
     def _start_scraping(self) -> asyncio.Task[None] | None:
         """Keep engines' own counters, which reports compare requests with."""

@@ -50,6 +50,7 @@ class GatewaySettings:
     canon: CanonSettings = field(default_factory=CanonSettings)
     aliases: Mapping[str, Alias] = field(default_factory=dict)  # other names for models
     usage: Literal["standard", "full"] = "standard"  # full: `usage.kvgate` in every answer
+    metrics: bool = True  # whether /metrics is served on the port of requests
     otel: OtelOptions | None = None  # traces and metrics that are sent; None: none
     limits: TenantLimits = NO_LIMITS  # of tenants that have none of their own
     max_running: Mapping[str, int] = field(default_factory=dict)  # by engine: requests at one replica of it

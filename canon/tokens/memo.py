@@ -43,6 +43,13 @@ class EncodingMemo:
                     self._entries.move_to_end(key)
         return found
 
+    def clear(self) -> int:
+        """Forget all entries; how many there were."""
+        with self._lock:
+            count, self._bytes = len(self._entries), 0
+            self._entries.clear()
+        return count
+
     def put(self, entries: Iterable[tuple[Key, NDArray[np.int32]]]) -> None:
         """Keeps the entries, those that fit at all."""
         with self._lock:

@@ -96,7 +96,8 @@ class PromptTokenizer:
         self._folder = folder
         self._control_in_content: ControlTokensInContent = control_tokens_in_content
         self._tokenizers = TokenizerSet(folder)
-        self._encoder = PromptEncoder(self._tokenizers, EncodingMemo(memo_bytes))
+        self._memo = EncodingMemo(memo_bytes)
+        self._encoder = PromptEncoder(self._tokenizers, self._memo)
         self._surround = Surround(self._tokenizers.plain)
         self._chat, self._tool_chat = self._chats(chat_template)
 
@@ -237,6 +238,10 @@ class PromptTokenizer:
         if self._control_in_content == "allow":
             return RenderedChat(text, [], suspicious=False)
         return render_controlled(chat.template, conversation, chat.tokens, text, clock)
+
+    def forget(self) -> int:
+        """Drop all encodings that are remembered, of every scope; how many there were."""
+        return self._memo.clear()
 
     def _encode_rendered(self, rendered: RenderedChat, scope: str) -> NDArray[np.int32]:
         check_surrogates(rendered.text, "messages")

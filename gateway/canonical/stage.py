@@ -52,6 +52,10 @@ class CanonStage:
             store, all_recorded=True, slot_confirmations=settings.slot_confirmations
         )
 
+    def forget(self, scope: str) -> int:
+        """Drop what conversations of a scope left in the memory; how many records those were."""
+        return self._memory.forget(scope)
+
     def policy(self, route: Route, model: str, incoming: Incoming) -> Policy:
         """The policy that counts.
 

@@ -40,12 +40,13 @@ def serve_config(file: Path | None, where: Where, given: Collection[str], enviro
         raise OptionsTwiceError(f"{names}: with --config this stands in the file")
     config = load_config(file, environ)
     otel = _otel(config, environ)
+    admin = None if config.admin is None else config.admin.options(environ)
     # A part of a server makes this only where it serves; a server says what is wrong before anything is started.
     first = assembled(config, environ) if where.seat is None else None
     configure_logs(json=where.json)
     capture = None if config.capture is None else config.capture.settings()
     parts = Parts(
-        where.options(config.server),
+        replace(where.options(config.server), admin=admin),
         replace(settings_of(config), otel=otel),
         load_of(config),
         prompts_of(config),

@@ -256,6 +256,7 @@ def settings_of(config: Config) -> GatewaySettings:
             engine.name: engine.max_running for engine in config.engines if engine.max_running is not None
         },
         queue=config.queue.settings(),
+        metrics=config.admin is None or config.admin.metrics == "both",
     )
 
 

@@ -9,6 +9,7 @@ from canon.errors import PolicyError
 from canon.policy import RULES_VERSION, RULES_VERSIONS
 from canon.slots import CONFIRMATIONS
 from gateway.canonical.policies import parse_policy
+from gateway.config.admin import AdminConfig
 from gateway.config.aliases import AliasConfig, AliasName, check_aliases
 from gateway.config.base import ConfigModel
 from gateway.config.capture import CaptureConfig
@@ -40,6 +41,7 @@ class Config(ConfigModel):
     tenants: Annotated[list[TenantConfig], Field(default_factory=list)]  # empty: everyone is one tenant
     keys_file: Path | None = None  # lines TENANT SHA256 [EXPIRES], read again when it changes
     salt_secret: SecretRef | None = None  # what salts of groups are made from
+    admin: AdminConfig | None = None  # None: there is no admin app
     max_body_mib: Annotated[float, Field(gt=0, le=1 << 20)] = 16
     server: ServerConfig = ServerConfig()
     redis: RedisConfig | None = None  # None: this gateway shares nothing with others

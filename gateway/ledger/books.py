@@ -4,8 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from sqlalchemy.exc import SQLAlchemyError
+
 from gateway.ledger.capture import BodyCapture, CaptureSettings
-from gateway.ledger.database import Database
+from gateway.ledger.database import Database, reason
+from gateway.ledger.errors import LedgerUnavailableError
 from gateway.ledger.expectation import Predictor
 from gateway.ledger.opening import open_writer
 from gateway.ledger.place import ledger_url
@@ -13,6 +16,8 @@ from gateway.ledger.retention import seconds
 from gateway.ledger.scrapes import ScrapeStore
 from gateway.ledger.shadow import ShadowPredictor
 from gateway.ledger.sink import NO_LEDGER, LedgerSink
+
+_SETTLE_S = 5.0  # for rows that wait, before those of a tenant are deleted
 
 
 class Books(Protocol):
@@ -34,6 +39,9 @@ class Books(Protocol):
     def scrapes(self) -> ScrapeStore | None:
         """Keeps what engines counted themselves; None: nothing is kept."""
 
+    def forget(self, tenant: str) -> int:
+        """Delete all rows of a tenant, those that wait among them; how many were there. Raises LedgerError."""
+
     def close(self) -> None:
         """Write what waits. Rows from now on are lost."""
 
@@ -46,6 +54,10 @@ class NoBooks:
     predictor: Predictor | None = None
     capture: BodyCapture | None = None
     scrapes: ScrapeStore | None = None
+
+    def forget(self, tenant: str) -> int:
+        """There are none."""
+        return 0
 
     def close(self) -> None:
         """Nothing waits."""
@@ -75,8 +87,25 @@ class LedgerBooks:
         self._writer = open_writer(stated, environ, keep_s=keep_s)
         self.sink: LedgerSink = self._writer or NO_LEDGER
         self.predictor: Predictor | None = None if self._writer is None else ShadowPredictor()
-        url = ledger_url(stated, environ)
+        self._url = url = ledger_url(stated, environ)
         self.scrapes = None if url is None else ScrapeStore(Database(url))
+
+    def forget(self, tenant: str) -> int:
+        """Delete all rows of a tenant, those that wait among them; how many were there.
+
+        Raises:
+            LedgerUnavailableError: the database cannot be used now.
+        """
+        if self._url is None or self._writer is None:
+            return 0
+        self._writer.settle(_SETTLE_S)
+        database = Database(self._url)
+        try:
+            return sum(database.forget(tenant))
+        except SQLAlchemyError as error:
+            raise LedgerUnavailableError(f"the ledger cannot be used: {reason(error)}") from error
+        finally:
+            database.close()
 
     def close(self) -> None:
         """Write what waits. Rows from now on are lost."""

@@ -54,5 +54,8 @@ class Predictor(Protocol):
     def expect(self, request: SentRequest) -> Expectation:
         """What of this request its engine should have; it counts as sent from now on. Takes as long as hashing it."""
 
+    def forget(self) -> None:
+        """Drop all that engines were sent: nothing is expected of the next requests."""
+
     def cause(self, expected: Expectation, reuse: ReuseReport) -> GapCause | None:
         """Why less was reused than expected; None: no less was, or that is not known. Called when it has ended."""

@@ -97,6 +97,16 @@ class LedgerWriter(LedgerSink):
         if len(queue) == self._batch:
             self._wake.set()
 
+    def settle(self, wait_s: float) -> bool:
+        """Wait until every row put so far is written, for so long at most; whether it is."""
+        deadline = time.monotonic() + wait_s
+        while self._queue or self._in_hand:
+            if time.monotonic() > deadline or self._closing.is_set():
+                return False
+            self._wake.set()
+            time.sleep(0.01)
+        return True
+
     def close(self, wait_s: float = 10.0) -> int:
         """Write what waits, for so long at most; how many rows were given up. Rows put from now on are dropped."""
         self._deadline = time.monotonic() + wait_s

@@ -21,7 +21,7 @@ RELOADED = frozenset(
         "limits",
     }
 )
-AT_START = frozenset({"server", "ledger", "capture", "otlp_endpoint", "redis", "queue", "memory"})
+AT_START = frozenset({"server", "ledger", "capture", "otlp_endpoint", "redis", "queue", "memory", "admin"})
 
 
 def waiting_keys(started: Config, wanted: Config) -> tuple[str, ...]:

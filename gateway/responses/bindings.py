@@ -34,6 +34,9 @@ class ResponseBindings(Protocol):
     async def forget(self, tenant: str, response: str) -> None:
         """It is kept no more."""
 
+    async def forget_tenant(self, tenant: str) -> int:
+        """None of a tenant's is known any more; how many were."""
+
 
 class LocalBindings:
     """In this process. Where there are too many, those go that were not used for longest, of who has most."""
@@ -75,6 +78,11 @@ class LocalBindings:
     async def forget(self, tenant: str, response: str) -> None:
         if response in self._of.get(tenant, {}):
             self._drop(tenant, response)
+
+    async def forget_tenant(self, tenant: str) -> int:
+        gone = len(self._of.pop(tenant, {}))
+        self._count -= gone
+        return gone
 
     def _drop(self, tenant: str, response: str) -> None:
         its = self._of[tenant]

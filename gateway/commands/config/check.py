@@ -32,6 +32,8 @@ def checks(config: Config, environ: Mapping[str, str]) -> Iterator[Callable[[], 
     for place, engine in config.remotes:
         yield partial(pool_of, engine, f"engines[{place}]", environ)
     yield partial(authenticator_of, config, environ)
+    if config.admin is not None:
+        yield partial(config.admin.options, environ)
     yield partial(_check_otel, config, environ)
 
 

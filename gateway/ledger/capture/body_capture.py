@@ -91,6 +91,7 @@ class BodyCapture:
         self._queue: deque[_Taken] = deque()
         self._waiting = self._kept = self._dropped = self._failed = 0
         self._size_lock = threading.Lock()
+        self._file_lock = threading.Lock()
         self._wake = threading.Event()
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="kvgate-capture", daemon=True)
@@ -144,6 +145,15 @@ class BodyCapture:
         with self._size_lock:
             self._dropped += 1
 
+    def forget(self, tenant: str) -> int:
+        """Take a tenant's lines out of the files; how many there were. Waits for the disk.
+
+        Raises:
+            OSError: a file could not be written.
+        """
+        with self._file_lock:
+            return self._files.forget(tenant)
+
     def counts(self) -> CaptureCounts:
         """What became of chosen requests so far."""
         return CaptureCounts(self._kept, self._dropped, self._failed)
@@ -166,12 +176,14 @@ class BodyCapture:
             self._wake.wait(_WAIT_S)
             closing = self._closing  # before the queue is emptied: nothing is taken behind it
             while self._queue:
-                taken = self._queue.popleft()
-                self._keep(taken)
+                with self._file_lock:  # whoever forgets a tenant forgets this one, too, or it comes behind
+                    taken = self._queue.popleft()
+                    self._keep(taken)
                 with self._size_lock:
                     self._waiting -= len(taken.request) + len(taken.response or b"")
         try:
-            self._files.close()
+            with self._file_lock:
+                self._files.close()
         except OSError as error:
             self._fail(error)
 

@@ -1,5 +1,6 @@
 """Where captured bodies lie: files of lines, 0600 in a folder of 0700, the oldest ones going when it is full."""
 
+import json
 import os
 import secrets
 import time
@@ -56,6 +57,15 @@ class CaptureFiles:
         self._size += written
         return True
 
+    def forget(self, tenant: str) -> int:
+        """Take a tenant's lines out of all files that no other process still writes to; how many there were."""
+        self.close()
+        gone = 0
+        for each in self._folder.glob(f"{_PREFIX}*.jsonl"):
+            if _writer(each) == os.getpid() or not _runs(_writer(each)):
+                gone += _without(each, tenant)
+        return gone
+
     def close(self) -> None:
         """Flush what was written to the disk."""
         if self._descriptor is not None:
@@ -82,6 +92,47 @@ class CaptureFiles:
         if total > self._total_bytes:
             self._next()
             self._make_room(size)
+
+
+def _writer(file: Path) -> int:
+    """The process whose file it is."""
+    return int(file.stem.split("-")[2])
+
+
+def _runs(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # somebody else's
+        return True
+    return True
+
+
+def _without(file: Path, tenant: str) -> int:
+    """Write the file anew without a tenant's lines; how many those were. A crash leaves the old one or the new one."""
+    beside = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
+    gone = kept = 0
+    try:
+        with (
+            file.open("rb") as old,
+            open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as new,
+        ):
+            for line in old:
+                if json.loads(line).get("tenant", "default") == tenant:
+                    gone += 1
+                else:
+                    kept += 1
+                    new.write(line)
+            new.flush()
+            os.fsync(new.fileno())
+        if gone and kept:
+            beside.replace(file)
+        elif gone:
+            file.unlink()
+    finally:
+        beside.unlink(missing_ok=True)
+    return gone
 
 
 def _key(path: Path) -> bytes:

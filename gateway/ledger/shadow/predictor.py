@@ -49,6 +49,12 @@ class ShadowPredictor(Predictor):
             shadow.ended(sent, reuse)
         return gap_cause(sent, reuse)
 
+    def forget(self) -> None:
+        """Drop all shadows, with the prompts in them."""
+        with self._lock, self._shared:
+            self._engines.clear()
+            self._elsewhere = None
+
     def _of(self, request: SentRequest) -> EngineShadow:
         with self._lock:
             shadow = self._engines.get(request.engine)

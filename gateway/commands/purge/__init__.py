@@ -1,0 +1,1 @@
+"""`kvgate purge`: a running gateway forgets a tenant."""

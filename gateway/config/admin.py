@@ -1,0 +1,32 @@
+"""`admin:` in the configuration file."""
+
+import hashlib
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from gateway.admin.options import AdminOptions
+from gateway.config.base import ConfigModel
+from gateway.config.errors import ConfigError
+from gateway.config.secret_ref import SecretRef
+
+_SHORTEST = 16  # characters of a key
+
+
+class AdminConfig(ConfigModel):
+    """Where operators ask, and the key they need there. Read at the start alone."""
+
+    host: Annotated[str, Field(min_length=1, max_length=255)] = "127.0.0.1"
+    port: Annotated[int, Field(ge=0, le=65535)] = 8001  # 0 takes a free one
+    key: SecretRef
+    metrics: Literal["both", "here"] = "both"  # here: /metrics is not served on the port of requests
+
+    def options(self, environ: Mapping[str, str]) -> AdminOptions:
+        """As the server takes it; raises ConfigError where the key is not where it should be."""
+        key = self.key.read("admin.key", environ)
+        if len(key) < _SHORTEST:
+            raise ConfigError(
+                f"admin.key: shorter than {_SHORTEST} characters; make one: openssl rand -hex 32"
+            )
+        return AdminOptions(self.host, self.port, hashlib.sha256(key.encode()).digest())

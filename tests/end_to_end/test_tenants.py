@@ -1,0 +1,224 @@
+"""Tenants over the real engine in a real process: nothing of one is reused by another, and one can be forgotten."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import openai
+import pytest
+
+from gateway.ledger.opening import open_reader
+from gateway.tenants.keys import hash_of
+
+KEYS = {
+    "red": "kvg_red-0123456789abcdef",
+    "blue": "kvg_blue-0123456789abcde",
+    "navy": "kvg_navy-0123456789abcde",
+}
+ADMIN = "an admin key of thirty characters"
+SALT = "a secret of some thirty-two bytes"
+MODEL = "tiny"
+ENVIRON = {"SALT": SALT, "ADMIN": ADMIN}
+
+
+class Gateway:
+    """One serving process."""
+
+    def __init__(self, file: Path, ledger: Path) -> None:
+        self.file, self.ledger = file, ledger
+        self.lines: list[str] = []
+        self.url = self.admin = ""
+        command = [sys.executable, "-m", "gateway", "serve", "--config", str(file), "--port", "0"]
+        self.process = subprocess.Popen(
+            command, stderr=subprocess.PIPE, text=True, env={**os.environ, **ENVIRON}
+        )
+        self._ready = threading.Event()
+        threading.Thread(target=self._read, daemon=True).start()
+        assert self._ready.wait(120), self.lines
+        assert self.url, self.lines
+
+    def _read(self) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self.lines.append(line.rstrip())
+            if found := re.search(r"admins are answered on (\S+)", line):
+                self.admin = found[1]
+            if found := re.search(r"ready on (\S+)", line):
+                self.url = found[1]
+                self._ready.set()
+        self._ready.set()
+
+    def ask(self, tenant: str, text: str, **more: Any) -> int:
+        """Tokens that were reused."""
+        sdk = openai.OpenAI(base_url=self.url, api_key=KEYS[tenant], max_retries=0, timeout=120)
+        answer = sdk.completions.create(model=MODEL, prompt=text, max_tokens=1, **more)
+        return answer.usage.prompt_tokens_details.cached_tokens
+
+    def purge(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "gateway", "purge", "--url", self.admin, "--json", *arguments]
+        environ = {**os.environ, "KVGATE_ADMIN_KEY": ADMIN}
+        return subprocess.run(command, capture_output=True, text=True, env=environ, timeout=120, check=False)
+
+    def rows(self, tenant: str) -> int:
+        return sum(row.tenant == tenant for row in open_reader(str(self.ledger), {}).rows())
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("tenants")
+
+
+@pytest.fixture(scope="module")
+def gateway(tiny_model: Callable[[str], Path], folder: Path) -> Iterator[Gateway]:
+    groups = {"red": "red", "blue": "sea", "navy": "sea"}
+    config = {
+        "engines": [
+            {
+                "kind": "embedded", "model": str(tiny_model("llama")), "served_model_name": MODEL,
+                "kv_cache_gib": 0.02, "host_cache_gib": 0.02, "disk_cache_dir": str(folder / "disk"),
+                "disk_cache_gib": 0.05,
+            }
+        ],
+        "ledger": {"url": str(folder / "rows.db")},
+        "capture": {"folder": str(folder / "bodies"), "share": 1},
+        "tenants": [
+            {"name": name, "group": group, "keys": [hash_of(KEYS[name])]} for name, group in groups.items()
+        ],
+        "salt_secret": {"env": "SALT"},
+        "admin": {"port": 0, "key": {"env": "ADMIN"}, "metrics": "here"},
+    }  # fmt: skip
+    file = folder / "kvgate.yaml"
+    file.write_text(json.dumps(config))
+    it = Gateway(file, folder / "rows.db")
+    yield it
+    it.process.terminate()
+    it.process.wait(60)
+
+
+def prompt(about: str) -> str:
+    return f"{about}: " + "the sea is wide and the ships on it are many. " * 6
+
+
+def captured(folder: Path) -> list[dict[str, Any]]:
+    return [
+        json.loads(line)
+        for file in (folder / "bodies").glob("*.jsonl")
+        for line in file.read_text().splitlines()
+    ]
+
+
+def until(condition: Callable[[], object], what: str) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.05)
+
+
+def test_a_tenant_s_prefix_is_reused_by_its_group_alone(gateway: Gateway) -> None:
+    text = prompt("warmed by blue")
+    assert gateway.ask("blue", text) == 0
+    warm = gateway.ask("blue", text)
+    assert warm > 50
+    assert gateway.ask("red", text) == 0
+    assert gateway.ask("navy", text) == warm
+    assert gateway.ask("red", text) == warm  # its own, by now
+
+
+def test_a_salt_of_the_client_s_own_brings_it_nowhere_else(gateway: Gateway) -> None:
+    for name in ("cache_salt", "extra_key"):
+        for stolen in ("sea", "sea/tiny", "blue"):
+            text = prompt(f"{stolen} {name}")
+            gateway.ask("blue", text)
+            assert gateway.ask("red", text, extra_body={name: stolen}) == 0
+
+
+def test_a_tenant_is_forgotten_everywhere_and_the_others_are_not(gateway: Gateway, folder: Path) -> None:
+    mine, theirs = prompt("red keeps this"), prompt("blue keeps that")
+    gateway.ask("red", mine)
+    gateway.ask("blue", theirs)
+    assert gateway.ask("red", mine) > 50
+    until(lambda: gateway.rows("red") and gateway.rows("blue"), "rows")
+    until(lambda: {"red", "blue"} <= {line["tenant"] for line in captured(folder)}, "bodies")
+    others = gateway.rows("blue")
+    done = gateway.purge("--tenant", "red")
+    assert done.stdout, done.stderr + "\n".join(gateway.lines)
+    told = json.loads(done.stdout)
+    assert (done.returncode, told["complete"]) == (0, True), told
+    places = told["places"]
+    assert places["kv"]["count"] > 3
+    assert min(places[name]["count"] for name in ("ledger", "bodies")) > 1
+    assert gateway.rows("red") == 0
+    assert gateway.rows("blue") >= others
+    assert not [line for line in captured(folder) if line["tenant"] == "red"]
+    assert [line for line in captured(folder) if line["tenant"] == "blue"]
+    assert not any(b"red keeps this" in file.read_bytes() for file in folder.rglob("*") if file.is_file())
+    assert gateway.ask("red", mine) == 0
+    assert gateway.ask("blue", theirs) > 50
+
+
+def test_what_a_group_shares_stays_until_the_group_is_named(gateway: Gateway) -> None:
+    text = prompt("of the sea")
+    gateway.ask("blue", text)
+    done = gateway.purge("--tenant", "blue")
+    told = json.loads(done.stdout)
+    assert (done.returncode, told["complete"], told["shared_with"]) == (1, False, ["navy"])
+    assert "navy share it" in told["places"]["kv"]["detail"]
+    assert gateway.ask("navy", text) > 50
+    assert json.loads(gateway.purge("--tenant", "blue", "--group").stdout)["complete"]
+    assert gateway.ask("navy", text) == 0
+
+
+def test_the_admin_app_has_a_port_and_a_key_of_its_own(gateway: Gateway) -> None:
+    main = gateway.url.removesuffix("/v1")
+    admin = {"authorization": f"Bearer {ADMIN}"}
+    for path in ("/metrics", "/admin/engines", "/admin/tenants"):
+        assert httpx.get(gateway.admin + path).status_code == 401
+        assert httpx.get(gateway.admin + path, headers={"x-api-key": KEYS["red"]}).status_code == 401
+        assert httpx.get(gateway.admin + path, headers=admin).status_code == 200
+        assert httpx.get(main + path, headers=admin).status_code == 404
+    assert httpx.post(gateway.admin + "/admin/purge", json={"tenant": "red"}).status_code == 401
+    assert httpx.post(f"{main}/admin/purge", json={"tenant": "red"}, headers=admin).status_code == 404
+    assert httpx.get(gateway.url + "/models", headers=admin).status_code == 401
+
+
+def test_nothing_that_opens_or_reads_is_shown(gateway: Gateway) -> None:
+    told = httpx.get(f"{gateway.admin}/admin/tenants", headers={"x-api-key": ADMIN}).text
+    assert {each["name"] for each in json.loads(told)["tenants"]} == {"red", "blue", "navy"}
+    shown = [told, *gateway.lines]
+    for secret in (SALT, ADMIN, *KEYS.values(), *(hash_of(key)[7:] for key in KEYS.values())):
+        assert not any(secret in text for text in shown)
+    assert not any("the sea is wide" in line for line in gateway.lines)
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (b"", 400), (b"[]", 400), (b'{"tenant": "nobody"}', 404), (b"{}", 404), (b'{"tenant": ["red"]}', 404),
+        (b'{"tenant": "red", "x": 1}', 400), (b" " * 5000, 413),
+    ],
+)  # fmt: skip
+def test_an_admin_s_slip_forgets_nothing(gateway: Gateway, body: bytes, status: int) -> None:
+    text = prompt("still here")
+    gateway.ask("red", text)
+    answer = httpx.post(f"{gateway.admin}/admin/purge", content=body, headers={"x-api-key": ADMIN})
+    assert answer.status_code == status
+    assert set(answer.json()["error"]) == {"message", "type", "param", "code"}
+    assert gateway.ask("red", text) > 50
+
+
+def test_who_cannot_be_asked_is_said(gateway: Gateway) -> None:
+    assert gateway.purge("--tenant", "nobody").returncode == 2
+    command = [sys.executable, "-m", "gateway", "purge", "--tenant", "red", "--url", "http://127.0.0.1:1"]
+    away = subprocess.run(
+        command, capture_output=True, text=True, env={**os.environ, "KVGATE_ADMIN_KEY": "x"}, check=False
+    )
+    assert away.returncode == 2
+    assert "does not answer" in away.stderr
