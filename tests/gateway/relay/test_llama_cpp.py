@@ -115,3 +115,37 @@ def test_a_route_that_the_server_was_not_started_with_is_refused_in_our_shape(ga
     assert answer.status_code == 501
     assert answer.json()["error"].keys() == {"message", "type", "param", "code"}
     assert gateway.rows.one().error
+
+
+def test_tokens_are_told_in_the_words_of_other_engines(gateway: Relaying) -> None:
+    text = "Héllo 🙂 world"
+    answer = gateway.http.post("/tokenize", json={"model": MODEL, "prompt": text, "return_token_strs": True})
+    said = answer.json()
+    assert said["count"] == len(said["tokens"]) == len(said["token_strs"])
+    assert said["max_model_len"] == CONTEXT
+    assert all(type(token) is int for token in said["tokens"])
+    bare = {"model": MODEL, "prompt": text, "add_special_tokens": False}
+    tokens = gateway.http.post("/v1/tokenize", json=bare).json()["tokens"]
+    back = gateway.http.post("/detokenize", json={"model": MODEL, "tokens": tokens}).json()
+    assert back["prompt"] == back["text"] == text
+    own = gateway.http.post("/tokenize", json={"model": MODEL, "content": text}).json()
+    assert own == {"tokens": tokens}
+    assert gateway.rows.kept == []
+
+
+def test_tokens_of_a_message_are_counted(gateway: Relaying) -> None:
+    body = {"model": MODEL, "max_tokens": 2, "messages": prompt()}
+    counted = gateway.http.post("/v1/messages/count_tokens", json=body).json()["input_tokens"]
+    said = gateway.http.post("/v1/messages", json=body).json()["usage"]
+    assert counted == said["input_tokens"] + said["cache_read_input_tokens"]
+
+
+def test_what_this_server_cannot_do_is_refused_by_its_name(gateway: Relaying) -> None:
+    messages = gateway.http.post("/tokenize", json={"model": MODEL, "messages": prompt()})
+    assert (messages.status_code, messages.json()["error"]["param"]) == (400, "prompt")
+    name = gateway.sdk.responses.create(model=MODEL, input="Hi", max_output_tokens=1).id
+    answer = gateway.http.get(f"/v1/responses/{name}")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (404, "unsupported_route")
+    assert "The engine llama has no GET /v1/responses/{id}" in answer.json()["error"]["message"]
+    ranked = gateway.http.post("/v1/rerank", json={"model": MODEL, "query": "a", "documents": ["b"]})
+    assert ranked.status_code in (404, 501)
