@@ -1,7 +1,9 @@
 """uvicorn's HTTP protocol with our error shape for what is no HTTP, and a bound on request heads."""
 
 import uuid
+from collections.abc import Sequence
 
+import httptools
 import orjson
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -17,23 +19,69 @@ class GatewayHttpProtocol(HttpToolsProtocol):
 
     _in_head = False
     _head_bytes = 0
+    _resuming = False  # the parser is being told of a request whose head was read before
 
     def data_received(self, data: bytes) -> None:
         began_in_head = self._in_head
-        super().data_received(data)
+        self._unset_keepalive_if_required()
+        self._parse(data)
         if began_in_head and self._in_head:
             self._head_bytes += len(data)
             if self._head_bytes > MAX_HEAD_BYTES and not self.transport.is_closing():
                 self._refuse(ApiError(431, "The request's headers are too large.", code="headers_too_large"))
 
+    def _parse(self, data: bytes) -> None:
+        try:
+            while data:
+                data = self._behind_an_offer(data)
+        except httptools.HttpParserError:
+            self.send_400_response("This is no valid HTTP request.")
+
+    def _behind_an_offer(self, data: bytes) -> bytes:
+        """Parse; what is left to do is what comes behind the head of a request that offers another protocol."""
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade as offered:
+            self._decline()
+            return data[offered.args[0] :]
+        return b""
+
+    def _decline(self) -> None:
+        """Go on in this protocol, although the request offers another.
+
+        Clients that prefer HTTP/2 do so with every request. The parser takes all behind its head for the other
+        protocol; to anyone in front of us it is the body, and must not be taken for a request. So another parser
+        goes on, told of the body's end by the same headers.
+        """
+        self.parser = httptools.HttpRequestParser(self)
+        framing = _framing(self.headers)
+        if framing:
+            self._resuming = True
+            self.parser.feed_data(b"POST / HTTP/1.1\r\n" + framing + b"\r\n")
+            self._resuming = False
+
     def on_message_begin(self) -> None:
-        self._in_head = True
-        self._head_bytes = 0
-        super().on_message_begin()
+        if not self._resuming:
+            self._in_head = True
+            self._head_bytes = 0
+            super().on_message_begin()
+
+    def on_url(self, url: bytes) -> None:
+        if not self._resuming:
+            super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if not self._resuming:
+            super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        self._in_head = False
-        super().on_headers_complete()
+        if not self._resuming:
+            self._in_head = False
+            super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        if not (self.parser.should_upgrade() and _framing(self.headers)):
+            super().on_message_complete()
 
     def send_400_response(self, msg: str) -> None:
         self._refuse(ApiError(400, msg, code="invalid_http"))
@@ -49,3 +97,12 @@ class GatewayHttpProtocol(HttpToolsProtocol):
         )
         self.transport.write(b"".join(head) + body)
         self.transport.close()
+
+
+def _framing(headers: Sequence[tuple[bytes, bytes]]) -> bytes:
+    """The lines of a head that say where its body ends; empty: it has none."""
+    return b"".join(
+        b"%s: %s\r\n" % (name, value)
+        for name, value in headers
+        if name in (b"content-length", b"transfer-encoding")
+    )
