@@ -1,0 +1,47 @@
+"""Only the engine's silence counts."""
+
+import asyncio
+
+import pytest
+
+from engine_adapters.errors import EngineTimeoutError
+from gateway.relay.stall import StallGuard
+
+
+async def test_silence_of_the_engine_ends_the_block() -> None:
+    with pytest.raises(EngineTimeoutError, match="sent nothing for"):
+        async with StallGuard(0.05):
+            await asyncio.Event().wait()
+
+
+async def test_what_is_done_with_its_pieces_may_take_longer() -> None:
+    async with StallGuard(0.02) as guard:
+        for _ in range(3):
+            guard.busy()
+            await asyncio.sleep(0.1)
+            guard.waiting()
+            await asyncio.sleep(0.001)
+
+
+async def test_an_engine_that_is_slow_but_never_silent_goes_on() -> None:
+    async with StallGuard(0.2) as guard:
+        for _ in range(20):
+            await asyncio.sleep(0.02)
+            guard.busy()
+            guard.waiting()
+
+
+async def test_other_errors_and_cancellations_stay_what_they_are() -> None:
+    with pytest.raises(KeyError):
+        async with StallGuard(10):
+            raise KeyError("x")
+
+    async def waits() -> None:
+        async with StallGuard(10):
+            await asyncio.Event().wait()
+
+    task = asyncio.create_task(waits())
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
