@@ -167,10 +167,11 @@ class Attempts:
         """Nobody waited for the replica any longer: after how long says something of it."""
         if not isinstance(error, asyncio.CancelledError):
             return "unknown"
-        median = None if visit.member.ttft is None else visit.member.ttft.median(time.monotonic())
-        if median is not None and waited_s > median:
-            self._pool.took(visit, waited_s)
-        return "bad" if waited_s >= self._pool.policy.hung_s else "unknown"
+        if self._given.wanted.stream:
+            self._pool.waited(visit, waited_s)
+        # A whole answer may take long; a replica that gives nobody anything meanwhile hangs.
+        silent = visit.member.answered_at is None or time.monotonic() - visit.member.answered_at > waited_s
+        return "bad" if silent and waited_s >= self._pool.policy.hung_s else "unknown"
 
     def _why_elsewhere(self, opened: Opened | EngineError) -> str | None:
         """In a word, why another replica may be asked; None: none may."""
@@ -214,7 +215,7 @@ class Attempts:
     def _noted(self, opened: Opened) -> None:
         """Which of several tries the record speaks of."""
         self._record.replica, self._record.block_size = opened.sent.replica, opened.visit.remote.block_size
-        self._record.expected = opened.sent.expected
+        self._record.expected, self._record.routed = opened.sent.expected, opened.visit.decision
         self._record.routed = opened.visit.decision
 
 

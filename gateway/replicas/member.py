@@ -21,6 +21,7 @@ class Member:
         self.slow_start = SlowStart(policy.slow_start_s, clock)
         self.ttft = None if policy.outliers is None else TtftWindow(policy.outliers)
         self.running = 0
+        self.answered_at: float | None = None  # when a request got something from it; None: none has
         self.retired = False  # True: it is in the pool no more
         self.slow_ejections = 0
         self._policy = policy
@@ -51,6 +52,10 @@ class Member:
         """Whether it serves what clients call `model`, as far as that is known; empty: whatever it serves."""
         models = self.remote.models
         return not (models and model) or model in models
+
+    def answered(self) -> None:
+        """A request got something from it."""
+        self.answered_at = self._clock()
 
     def found_slow(self) -> float:
         """It is left alone for a while, and the longer the more often that happens. Returns seconds."""

@@ -180,8 +180,15 @@ class EnginePool:
         visit.ended("unknown")
         return None
 
+    def waited(self, visit: Visit, seconds: float) -> None:
+        """A stream's first token has not come for so long, and nobody waits for it any more."""
+        window = visit.member.ttft
+        median = None if window is None else window.median(self._clock())
+        if median is not None and seconds > median:  # else it says nothing: it might have come right then
+            self.took(visit, seconds)
+
     def took(self, visit: Visit, ttft_s: float) -> None:
-        """A stream's first token came after so many seconds at its replica, or has not come for so long."""
+        """A stream's first token came after so many seconds at its replica."""
         window, options = visit.member.ttft, self.policy.outliers
         if window is None or options is None:
             return

@@ -31,6 +31,7 @@ class Visit:
         """It has begun to answer."""
         if not self._answering:
             self._answering = True
+            self.member.answered()
             self._router.first_token(self.decision)
 
     def ended(self, outcome: Outcome, reuse: ReuseReport | None = None) -> None:
@@ -38,5 +39,7 @@ class Visit:
         if not self._open:
             return
         self._open = False
+        if outcome == "good":
+            self.member.answered()
         self._router.ended(self.decision, reuse)
         self._ended(self, self.member.breaker.end(self._pass, outcome))
