@@ -111,7 +111,10 @@ def authenticator_of(config: Config, environ: Mapping[str, str]) -> Authenticato
     """Who tells tenants apart; raises ConfigError where a secret or the file of keys cannot be used."""
     if not config.tenants:
         return OPEN
-    return keyed(config.tenants, config.keys_file, config.salt_secret, environ, limits=config.limits.over())
+    tokens = None if config.jwt is None else config.jwt.verifier()
+    return keyed(
+        config.tenants, config.keys_file, config.salt_secret, environ, tokens, limits=config.limits.over()
+    )
 
 
 def _maker(engine: RemoteEngine, path: str, environ: Mapping[str, str]) -> MakeReplica:

@@ -15,6 +15,7 @@ from gateway.config.base import ConfigModel
 from gateway.config.capture import CaptureConfig
 from gateway.config.engines import EmbeddedEngine, EngineConfig, RemoteEngine, SGLangProcessEngine
 from gateway.config.isolation import check_isolation
+from gateway.config.jwt import JwtConfig
 from gateway.config.ledger import LedgerConfig
 from gateway.config.limits import LimitsConfig, QueueConfig
 from gateway.config.memory import MemoryConfig
@@ -40,6 +41,7 @@ class Config(ConfigModel):
     otlp_endpoint: Annotated[str | None, Field(default=None, pattern=r"^https?://\S+$")]  # of a collector
     tenants: Annotated[list[TenantConfig], Field(default_factory=list)]  # empty: everyone is one tenant
     keys_file: Path | None = None  # lines TENANT SHA256 [EXPIRES], read again when it changes
+    jwt: JwtConfig | None = None  # tokens of an OpenID provider, beside keys
     salt_secret: SecretRef | None = None  # what salts of groups are made from
     admin: AdminConfig | None = None  # None: there is no admin app
     max_body_mib: Annotated[float, Field(gt=0, le=1 << 20)] = 16
@@ -92,7 +94,10 @@ class Config(ConfigModel):
 
     @model_validator(mode="after")
     def _kept_apart(self) -> "Config":
-        check_proofs(self.tenants, others=self.keys_file is not None, salted=self.salt_secret is not None)
+        others = [name for name in ("keys_file", "jwt") if getattr(self, name) is not None]
+        check_proofs(self.tenants, others, salted=self.salt_secret is not None)
+        if self.jwt is not None:
+            self.jwt.check([each.name for each in self.tenants])
         check_isolation(self.engines, self.tenants, self.aliases)
         return self
 

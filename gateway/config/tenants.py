@@ -107,13 +107,13 @@ def checked(tenants: list[TenantConfig]) -> list[TenantConfig]:
     return tenants
 
 
-def check_proofs(tenants: list[TenantConfig], *, others: bool, salted: bool) -> None:
+def check_proofs(tenants: list[TenantConfig], others: list[str], *, salted: bool) -> None:
     """Refuse tenants that nothing proves, and what proves none; raises ValueError.
 
-    `others`: whether keys or tokens are told from elsewhere. `salted`: whether there is a secret for salts.
+    `others`: keys of the file that tell keys or tokens from elsewhere. `salted`: whether there is a secret for salts.
     """
     if others and not tenants:
-        raise ValueError("keys_file: there are no tenants whose keys these could be")
+        raise ValueError(f"{others[0]}: there are no tenants that it could speak of")
     if tenants and not others and not any(each.keys for each in tenants):
         raise ValueError("tenants: none of them has a key: kvgate keys new makes one")
     if len({each.shares_as for each in tenants}) > 1 and not salted:

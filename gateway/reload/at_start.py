@@ -16,6 +16,7 @@ RELOADED = frozenset(
         "usage",
         "tenants",
         "keys_file",
+        "jwt",
         "salt_secret",
         "max_body_mib",
         "limits",

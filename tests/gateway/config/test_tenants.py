@@ -123,3 +123,29 @@ def test_groups_with_engines_of_their_own_are_kept_apart() -> None:
     assert refusal([{**A, "models": ["for-*"]}, tenants[1]], first, second).startswith("engines[1]: a, b")
     unnamed = {key: value for key, value in first.items() if key != "models"}
     assert refusal(tenants, unnamed, second).startswith("engines[0]: a, b")
+
+
+TOKENS = {"issuer": "https://login.example.com", "audience": "kvgate", "jwks_file": "/keys.json"}
+
+
+def test_tokens_may_be_the_only_proof() -> None:
+    assert authenticator_of(config([{"name": "a"}], jwt=TOKENS), SECRET)._tokens is not None
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"jwks_url": "https://login.example.com/keys"}, "jwt: write either jwks_url or jwks_file"),
+        ({"algorithms": ["HS256"]}, "jwt.algorithms[0]: "),
+        ({"algorithms": ["none"]}, "jwt.algorithms[0]: "),
+        ({"tenants": {"org": "nobody"}}, "jwt.tenants: there is no tenant 'nobody'"),
+        ({"jwks_file": None, "jwks_url": "https://user:pw@login.example.com/"}, "jwt.jwks_url: "),
+        ({"audience": []}, "jwt.audience: "),
+    ],
+)
+def test_tokens_that_prove_too_much_or_nothing_are_refused(more: dict[str, Any], said: str) -> None:
+    assert refusal([A], jwt={**TOKENS, **more}).startswith(said)
+
+
+def test_tokens_without_tenants_are_refused() -> None:
+    assert refusal([], jwt=TOKENS).startswith("jwt: there are no tenants")
