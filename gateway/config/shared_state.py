@@ -19,7 +19,7 @@ class RedisConfig(ConfigModel):
     url: str  # redis://HOST:PORT/DB; rediss:// for TLS; unix:///PATH
     password: SecretRef | None = None
     prefix: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.:-]{1,64}$")] = PREFIX
-    timeout_ms: Annotated[float, Field(ge=1, le=10_000)] = 50  # of one call; then it counts as away
+    timeout_ms: Annotated[float, Field(ge=1, le=10_000)] = 250  # of one call; then it counts as away
 
     @field_validator("url")
     @classmethod

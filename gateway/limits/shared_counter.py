@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # it brings the redis package with it
 log = logging.getLogger("kvgate.gateway")
 
 LEASE_S = 30  # a slot of a gateway that says nothing any more is free after this
-BEAT_S = 10.0
+BEAT_S = 5.0
 _KINDS: tuple[Kind, ...] = ("requests", "tokens", "concurrency")
 
 

@@ -12,7 +12,7 @@ class RedisOptions:
     url: str  # redis://HOST:PORT/DB, rediss://... for TLS, unix://PATH
     password: str | None = field(default=None, repr=False)
     prefix: str = PREFIX  # of every key, so that gateways with different ones share nothing
-    timeout_s: float = 0.05  # of one call; then the server counts as away, and nothing waits for it any more
+    timeout_s: float = 0.25  # of one call; then the server counts as away, and nothing waits for it any more
     probe_s: float = 0.25  # between two looks whether it is back
 
     def key(self, *parts: str) -> str:

@@ -109,7 +109,7 @@ async def test_a_limit_that_was_raised_counts_at_once(counter: Counter) -> None:
 async def test_gateways_on_one_redis_count_together(redis_server: RedisServer) -> None:
     limits = TenantLimits(requests_per_minute=100, concurrency=60)
     async with gateway(redis_server) as one, gateway(redis_server) as two:
-        counts = await asyncio.gather(passed(one, limits, 300, name="x"), passed(two, limits, 300, name="y"))
+        counts = await asyncio.gather(passed(one, limits, 2000, name="x"), passed(two, limits, 2000, name="y"))
     assert sum(counts) == 60
 
 
