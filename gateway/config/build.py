@@ -272,7 +272,7 @@ def shared_of(config: Config, environ: Mapping[str, str]) -> Callable[[], Shared
     if config.redis is None:
         return Shared
     memory = config.memory
-    secret = None if memory.secret is None else memory.secret.read("memory.secret", environ).encode()
+    secret = memory.key(environ)
     local = partial(LocalStore, int(memory.max_mib * MIB), ttl_s=memory.ttl_s)
     sealed = partial(Shared.in_redis, config.redis.options(environ))
     return partial(sealed, local if memory.store == "redis" else None, memory.ttl_s, secret)

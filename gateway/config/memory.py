@@ -1,13 +1,17 @@
 """`memory:` in the configuration file."""
 
+import importlib.util
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from pydantic import Field
 
 from gateway.config.base import ConfigModel
+from gateway.config.errors import ConfigError
 from gateway.config.secret_ref import SecretRef
 from gateway.settings import CanonSettings
 
+_SHORTEST = 16  # bytes of a secret
 _DEFAULT = CanonSettings()
 
 
@@ -18,3 +22,16 @@ class MemoryConfig(ConfigModel):
     ttl_s: Annotated[float, Field(ge=1, le=365 * 86400)] = _DEFAULT.memory_ttl_s  # after the last use
     max_mib: Annotated[float, Field(gt=0, le=1 << 20)] = 64  # of what stands in this process
     secret: SecretRef | None = None  # encrypts what stands in Redis
+
+    def key(self, environ: Mapping[str, str]) -> bytes | None:
+        """The secret; None: nothing is encrypted. Raises ConfigError where it cannot be used."""
+        if self.secret is None:
+            return None
+        if importlib.util.find_spec("cryptography") is None:
+            raise ConfigError("memory.secret: it needs the cryptography package: pip install 'kvgate[redis]'")
+        found = self.secret.read("memory.secret", environ).encode()
+        if len(found) < _SHORTEST:
+            raise ConfigError(
+                f"memory.secret: it is shorter than {_SHORTEST} bytes; make one: openssl rand -hex 32"
+            )
+        return found

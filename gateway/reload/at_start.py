@@ -20,9 +20,10 @@ RELOADED = frozenset(
         "salt_secret",
         "max_body_mib",
         "limits",
+        "queue",
     }
 )
-AT_START = frozenset({"server", "ledger", "capture", "otlp_endpoint", "redis", "queue", "memory", "admin"})
+AT_START = frozenset({"server", "ledger", "capture", "otlp_endpoint", "redis", "memory", "admin"})
 
 
 def waiting_keys(started: Config, wanted: Config) -> tuple[str, ...]:

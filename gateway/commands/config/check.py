@@ -7,7 +7,7 @@ from pathlib import Path
 
 import orjson
 
-from gateway.config.build import authenticator_of, pool_of
+from gateway.config.build import authenticator_of, pool_of, shared_of
 from gateway.config.errors import ConfigError
 from gateway.config.load import load_config
 from gateway.config.model import Config
@@ -32,6 +32,7 @@ def checks(config: Config, environ: Mapping[str, str]) -> Iterator[Callable[[], 
     for place, engine in config.remotes:
         yield partial(pool_of, engine, f"engines[{place}]", environ)
     yield partial(authenticator_of, config, environ)
+    yield partial(shared_of, config, environ)
     if config.admin is not None:
         yield partial(config.admin.options, environ)
     yield partial(_check_otel, config, environ)

@@ -109,7 +109,9 @@ async def test_a_limit_that_was_raised_counts_at_once(counter: Counter) -> None:
 async def test_gateways_on_one_redis_count_together(redis_server: RedisServer) -> None:
     limits = TenantLimits(requests_per_minute=100, concurrency=60)
     async with gateway(redis_server) as one, gateway(redis_server) as two:
-        counts = await asyncio.gather(passed(one, limits, 2000, name="x"), passed(two, limits, 2000, name="y"))
+        counts = await asyncio.gather(
+            passed(one, limits, 2000, name="x"), passed(two, limits, 2000, name="y")
+        )
     assert sum(counts) == 60
 
 
@@ -138,8 +140,7 @@ async def test_while_redis_is_away_each_gateway_lets_its_share_pass_with_what_it
 ) -> None:
     limits = TenantLimits(requests_per_minute=100)
     async with gateway(mortal, beat_s=0.1) as one, gateway(mortal, beat_s=0.1) as two:
-        await asyncio.sleep(0.3)
-        assert (one.gateways, two.gateways) == (2, 2)
+        await until_seen(one, two)
         assert await passed(one, limits, 30) == 30
         mortal.kill()
         assert await passed(one, limits, 200, name="s") == 20  # of its 50
@@ -149,7 +150,7 @@ async def test_while_redis_is_away_each_gateway_lets_its_share_pass_with_what_it
 async def test_a_redis_that_has_lost_everything_is_told_what_passed(mortal: RedisServer) -> None:
     limits = TenantLimits(requests_per_minute=100, tokens_per_minute=10_000)
     async with gateway(mortal, beat_s=0.1) as one, gateway(mortal, beat_s=0.1) as two:
-        await asyncio.sleep(0.3)
+        await until_seen(one, two)
         assert await passed(one, limits, 30, 10) == 30
         mortal.kill()
         assert await passed(one, limits, 200, 10, name="s") == 20
@@ -236,6 +237,12 @@ async def test_keys_do_not_stay_for_ever(redis_server: RedisServer) -> None:
         await one.admit("a", TenantLimits(requests_per_minute=5, concurrency=5), "r", 1)
         client = redis_server.client()
         assert all(0 < client.ttl(key) < 3600 for key in client.keys("*"))
+
+
+async def until_seen(*counters: SharedCounter) -> None:
+    async with asyncio.timeout(20):
+        while any(counter.gateways != len(counters) for counter in counters):  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
 
 
 async def until_back(*counters: SharedCounter) -> None:
