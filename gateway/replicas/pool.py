@@ -180,10 +180,13 @@ class EnginePool:
         visit.ended("unknown")
         return None
 
+    def ttft_of(self, member: Member) -> float | None:
+        """Seconds, the median of its newest streams; None: there are too few."""
+        return None if member.ttft is None else member.ttft.median(self._clock())
+
     def waited(self, visit: Visit, seconds: float) -> None:
         """A stream's first token has not come for so long, and nobody waits for it any more."""
-        window = visit.member.ttft
-        median = None if window is None else window.median(self._clock())
+        median = self.ttft_of(visit.member)
         if median is not None and seconds > median:  # else it says nothing: it might have come right then
             self.took(visit, seconds)
 
@@ -192,13 +195,8 @@ class EnginePool:
         window, options = visit.member.ttft, self.policy.outliers
         if window is None or options is None:
             return
-        now = self._clock()
-        window.add(now, ttft_s)
-        medians = {
-            each.id: its
-            for each in self._members
-            if each.ttft is not None and (its := each.ttft.median(now)) is not None
-        }
+        window.add(self._clock(), ttft_s)
+        medians = {each.id: its for each in self._members if (its := self.ttft_of(each)) is not None}
         room = may_be_ejected(len(self._members), self.policy.max_ejected)
         room -= len(ejected(self._members, self.policy.max_ejected))
         for slow in slow_ones(medians, options)[: max(0, room)]:

@@ -5,11 +5,17 @@ from typing import Any, TypeAlias
 
 from prometheus_client.core import Metric
 
+from gateway.telemetry import replica_metrics
+
 # [name, text, type, unit, [[sample's name, {label: value}, value], ...]], so that a frame takes it
 Family: TypeAlias = Sequence[Any]
 
 # Where the sum over processes says nothing, the largest does.
-_LARGEST = frozenset({"kvgate_ledger_failing", "kvgate_shared_state_away", "kvgate_gateways"})
+_LARGEST = replica_metrics.LARGEST | {
+    "kvgate_ledger_failing",
+    "kvgate_shared_state_away",
+    "kvgate_gateways",
+}
 _COUNTED = frozenset({"counter", "histogram", "summary"})
 
 

@@ -21,6 +21,7 @@ from gateway.telemetry.engine_metrics import ENGINE, families
 from gateway.telemetry.figures import families_sent, merged
 from gateway.telemetry.ledger_metrics import ledger_families
 from gateway.telemetry.operation_metrics import operation_families, reload_counts
+from gateway.telemetry.replica_metrics import REPLICA, label_of, replica_families
 
 log = logging.getLogger("kvgate.gateway")
 
@@ -75,6 +76,7 @@ class Scrape:
         yield from self._in_flight()
         yield from ledger_families(self._ledger)
         yield from self._limits()
+        yield from replica_families(self._served.pools)
         yield from reload_counts(self._config)
 
     def _operation(self) -> list[Metric]:
@@ -95,14 +97,19 @@ class Scrape:
         ]
 
     async def _up(self) -> Metric:
-        asked = {remote.name: remote.health() for remote in self._served.remotes}
+        asked = {
+            (remote.name, label_of(remote.name, remote.replica)): remote.health()
+            for remote in self._served.remotes
+        }
         backend = self._backend()
         if backend is not None:
-            asked[backend.name] = backend.engine.health()
-        up = GaugeMetricFamily("kvgate_engine_up", "1: the engine takes requests now.", labels=(ENGINE,))
-        for name, ready in zip(asked, await asyncio.gather(*map(_ready, asked.values())), strict=True):
+            asked[backend.name, ""] = backend.engine.health()
+        up = GaugeMetricFamily(
+            "kvgate_engine_up", "1: the engine takes requests now.", labels=(ENGINE, REPLICA)
+        )
+        for who, ready in zip(asked, await asyncio.gather(*map(_ready, asked.values())), strict=True):
             if ready is not None:
-                up.add_metric([name], float(ready))
+                up.add_metric(list(who), float(ready))
         return up
 
     async def _counters(self) -> list[Metric]:

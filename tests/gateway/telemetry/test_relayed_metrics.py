@@ -15,6 +15,8 @@ from tests.gateway.relay.fake_engine import (
     whole,
 )
 from tests.gateway.relay.serving import Relaying, relaying
+from tests.gateway.replicas.fleet import BODY, CHAT, fleet_of
+from tests.gateway.replicas.test_retries import answering
 from tests.gateway.telemetry.scraped import scrape
 
 BY_REUSE = "kvgate_requests_by_reuse_total"
@@ -91,3 +93,29 @@ def test_a_refusal_of_the_engine_is_no_answer_without_a_report() -> None:
         seen = scrape(gateway.http)
     assert seen.all(BY_REUSE) == []
     assert seen.value("kvgate_requests_total", status="400", outcome="refused", kvgate_engine="far") == 1
+
+
+def test_replicas_have_series_of_their_own_until_they_leave() -> None:
+    with fleet_of([answering("503 Service Unavailable"), saying(8)]) as fleet:
+        for _ in range(2):
+            assert fleet.gateway.http.post(CHAT, json=BODY).status_code == 200
+        seen = scrape(fleet.gateway.http)
+        assert seen.value("kvgate_retries_total", kvgate_engine="fleet", reason="503") == sum(
+            fleet.pool.retries.values()
+        )
+        assert seen.labels("kvgate_replicas", "state") == {"ready": 2, "away": 0, "ejected": 0}
+        assert seen.labels("kvgate_replica_breaker_state", "kvgate_replica") == {"fleet/r0": 0, "fleet/r1": 0}
+        for _ in range(30):
+            fleet.gateway.http.post(CHAT, json=BODY)
+        seen = scrape(fleet.gateway.http)
+        assert seen.value("kvgate_replica_breaker_state", kvgate_replica="fleet/r0") == 2
+        assert seen.value("kvgate_replica_ejected", kvgate_replica="fleet/r0") == 1
+        assert seen.value("kvgate_replica_ejections_total", reason="failures_in_a_row") == 1
+
+        async def leave() -> None:
+            fleet.pool._retire(fleet.pool.members[0])
+
+        fleet.gateway.on_loop(leave())
+        assert list(scrape(fleet.gateway.http).labels("kvgate_replica_breaker_state", "kvgate_replica")) == [
+            "fleet/r1"
+        ]
