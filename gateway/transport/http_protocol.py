@@ -1,7 +1,9 @@
-"""uvicorn's HTTP protocol with our error shape for what is no HTTP, and a bound on request heads."""
+"""uvicorn's HTTP protocol with our error shape for what is no HTTP, and bounds on request heads."""
 
+import asyncio
 import uuid
 from collections.abc import Sequence
+from typing import ClassVar
 
 import httptools
 import orjson
@@ -11,20 +13,35 @@ from gateway.errors import ApiError
 
 MAX_HEAD_BYTES = 256 * 1024  # request line and headers of one request, beyond its first packet
 
-_REASONS = {400: b"Bad Request", 431: b"Request Header Fields Too Large"}
+_REASONS = {400: b"Bad Request", 408: b"Request Timeout", 431: b"Request Header Fields Too Large"}
 
 
 class GatewayHttpProtocol(HttpToolsProtocol):
     """One connection."""
 
+    head_s: ClassVar[float] = 30.0  # that a head may take, from its first byte or the connection's begin
+
     _in_head = False
     _head_bytes = 0
     _resuming = False  # the parser is being told of a request whose head was read before
+    # Runs while a head is waited for and something has come, or nothing ever has.
+    _late: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._wait_for_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._head_came()
+        super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         began_in_head = self._in_head
         self._unset_keepalive_if_required()
         self._parse(data)
+        # Whatever came (empty lines, the rest of a body that was not read), it ended uvicorn's wait for a next request.
+        if self._late is None and not self._answering:
+            self._wait_for_head()
         if began_in_head and self._in_head:
             self._head_bytes += len(data)
             if self._head_bytes > MAX_HEAD_BYTES and not self.transport.is_closing():
@@ -77,11 +94,36 @@ class GatewayHttpProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         if not self._resuming:
             self._in_head = False
+            self._head_came()
             super().on_headers_complete()
 
     def on_message_complete(self) -> None:
         if not (self.parser.should_upgrade() and _framing(self.headers)):
             super().on_message_complete()
+
+    @property
+    def _answering(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def _wait_for_head(self) -> None:
+        self._late = self.loop.call_later(self.head_s, self._head_is_late)
+
+    def _head_came(self) -> None:
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None
+
+    def _head_is_late(self) -> None:
+        self._late = None
+        if self.transport.is_closing():
+            return
+        if self._answering:  # what comes behind it is late, which must not end it
+            self._wait_for_head()
+        elif self._in_head:
+            message = f"The request's headers did not arrive within {self.head_s:g} s."
+            self._refuse(ApiError(408, message, code="headers_too_late"))
+        else:
+            self.transport.close()
 
     def send_400_response(self, msg: str) -> None:
         self._refuse(ApiError(400, msg, code="invalid_http"))
