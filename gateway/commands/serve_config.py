@@ -11,6 +11,7 @@ from gateway.config.errors import ConfigError
 from gateway.config.load import load_config
 from gateway.config.model import Config
 from gateway.ledger.books import LedgerBooks
+from gateway.ledger.writer import WriterSettings
 from gateway.logs import configure_logs
 from gateway.reload.reloader import Reloader
 from gateway.telemetry.otel.options import OtelOptions, OtelOptionsError, otel_options
@@ -51,7 +52,14 @@ def serve_config(file: Path | None, where: Where, given: Collection[str], enviro
         load_of(config),
         prompts_of(config),
         lambda: _serving(file, environ, first or assembled(config, environ)),
-        lambda leads: LedgerBooks(ledger_of(config), environ, config.ledger.keep, capture, leads=leads),
+        lambda leads: LedgerBooks(
+            ledger_of(config),
+            environ,
+            config.ledger.keep,
+            capture,
+            leads=leads,
+            writing=WriterSettings(queue_rows=config.ledger.queue_rows),
+        ),
         OPEN if first is None else first.configured.tenants,
         shared_of(config, environ),
     )

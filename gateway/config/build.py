@@ -243,7 +243,7 @@ def ledger_of(config: Config) -> str | None:
 
 def settings_of(config: Config) -> GatewaySettings:
     """What the gateway is told."""
-    return GatewaySettings(
+    settings = GatewaySettings(
         max_body_bytes=int(config.max_body_mib * MIB),
         canon=CanonSettings(
             tuple(map(parse_policy, config.canon_policy)),
@@ -261,6 +261,7 @@ def settings_of(config: Config) -> GatewaySettings:
         queue=config.queue.settings(),
         metrics=config.admin is None or config.admin.metrics == "both",
     )
+    return config.clients.over(settings)
 
 
 def shared_of(config: Config, environ: Mapping[str, str]) -> Callable[[], Shared]:

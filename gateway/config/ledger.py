@@ -1,11 +1,14 @@
 """`ledger:` in the configuration file."""
 
-from pydantic import field_validator
+from typing import Annotated
+
+from pydantic import Field, field_validator
 
 from gateway.config.base import ConfigModel
 from gateway.ledger.errors import LedgerConfigError
 from gateway.ledger.place import ledger_url
 from gateway.ledger.retention import seconds
+from gateway.ledger.writer import WriterSettings
 
 
 class LedgerConfig(ConfigModel):
@@ -15,6 +18,9 @@ class LedgerConfig(ConfigModel):
         None  # off, a path, sqlite:///PATH or postgresql://USER@HOST/NAME; with a password: KVGATE_LEDGER
     )
     keep: str | None = None  # 30d, 12h, ...; None: for good
+
+    # That wait while the database takes none; more are dropped, and requests go on. Some 900 bytes each.
+    queue_rows: Annotated[int, Field(ge=1, le=1 << 24)] = WriterSettings().queue_rows
 
     @field_validator("url")
     @classmethod

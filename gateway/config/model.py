@@ -13,6 +13,7 @@ from gateway.config.admin import AdminConfig
 from gateway.config.aliases import AliasConfig, AliasName, check_aliases
 from gateway.config.base import ConfigModel
 from gateway.config.capture import CaptureConfig
+from gateway.config.clients import ClientsConfig
 from gateway.config.engines import EmbeddedEngine, EngineConfig, RemoteEngine, SGLangProcessEngine
 from gateway.config.isolation import check_isolation
 from gateway.config.jwt import JwtConfig
@@ -45,6 +46,7 @@ class Config(ConfigModel):
     salt_secret: SecretRef | None = None  # what salts of groups are made from
     admin: AdminConfig | None = None  # None: there is no admin app
     max_body_mib: Annotated[float, Field(gt=0, le=1 << 20)] = 16
+    clients: ClientsConfig = ClientsConfig()
     server: ServerConfig = ServerConfig()
     redis: RedisConfig | None = None  # None: this gateway shares nothing with others
     limits: LimitsConfig = LimitsConfig()  # of every tenant that does not say otherwise

@@ -16,6 +16,7 @@ from gateway.ledger.retention import seconds
 from gateway.ledger.scrapes import ScrapeStore
 from gateway.ledger.shadow import ShadowPredictor
 from gateway.ledger.sink import NO_LEDGER, LedgerSink
+from gateway.ledger.writer import WriterSettings
 
 _SETTLE_S = 5.0  # for rows that wait, before those of a tenant are deleted
 
@@ -77,6 +78,7 @@ class LedgerBooks:
         capture: CaptureSettings | None = None,
         *,
         leads: bool = True,
+        writing: WriterSettings | None = None,
     ) -> None:
         """As `open_writer` has it; `keep` is a span of time such as `30d`, which counts where this process `leads`.
 
@@ -84,7 +86,7 @@ class LedgerBooks:
         """
         self.capture = None if capture is None else BodyCapture(capture).start()
         keep_s = None if keep is None or not leads else seconds(keep)
-        self._writer = open_writer(stated, environ, keep_s=keep_s)
+        self._writer = open_writer(stated, environ, keep_s=keep_s, settings=writing)
         self.sink: LedgerSink = self._writer or NO_LEDGER
         self.predictor: Predictor | None = None if self._writer is None else ShadowPredictor()
         self._url = url = ledger_url(stated, environ)

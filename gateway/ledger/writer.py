@@ -78,6 +78,7 @@ class LedgerWriter(LedgerSink):
         self._number = 0
         self._dropped = self._written = self._rejected = self._retries = self._pruned = self._in_hand = 0
         self._failing: str | None = None
+        self._shedding = False  # since the queue was full, until rows are written again
         self._limit = self._settings.queue_rows
         self._batch = self._settings.batch_rows
         self._thread = threading.Thread(target=self._run, name="kvgate-ledger", daemon=True)
@@ -91,7 +92,7 @@ class LedgerWriter(LedgerSink):
         """Queue one row; what does not fit is dropped and counted. Takes no lock and never waits."""
         queue = self._queue
         if len(queue) >= self._limit or self._closing.is_set():
-            self._dropped += 1
+            self._drop()
             return
         queue.append(row)
         if len(queue) == self._batch:
@@ -106,6 +107,13 @@ class LedgerWriter(LedgerSink):
             self._wake.set()
             time.sleep(0.01)
         return True
+
+    def _drop(self) -> None:
+        self._dropped += 1
+        if not self._shedding and not self._closing.is_set():
+            self._shedding = True
+            fields = {"rows_waiting": len(self._queue), "reason": self._failing or "it is too slow"}
+            log.error("THE LEDGER DROPS ROWS: requests go on, their rows are lost", extra={"fields": fields})
 
     def close(self, wait_s: float = 10.0) -> int:
         """Write what waits, for so long at most; how many rows were given up. Rows put from now on are dropped."""
@@ -219,9 +227,9 @@ class LedgerWriter(LedgerSink):
         self._database.close()  # a connection that failed is not used again
 
     def _works(self) -> None:
-        if self._failing is not None:
+        if self._failing is not None or self._shedding:
             log.warning("the ledger is written again", extra={"fields": {"dropped": self._dropped}})
-        self._failing = None
+        self._failing, self._shedding = None, False
 
     def _prune(self) -> None:
         if self._retention is None:

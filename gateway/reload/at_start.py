@@ -19,6 +19,7 @@ RELOADED = frozenset(
         "jwt",
         "salt_secret",
         "max_body_mib",
+        "clients",
         "limits",
         "queue",
     }

@@ -72,7 +72,7 @@ def test_ready_is_one_json_line_on_stdout_and_progress_is_on_stderr(start: Start
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_health_answers_while_loading_and_a_signal_ends_it(start: Start, port: int, number: int) -> None:
     child = start(str(port), "hangs")
-    wait_until(lambda: answers(port), "the server is up")
+    wait_until(lambda: answers(port), "the server is up", 40)
     assert httpx.get(f"http://127.0.0.1:{port}/ready").status_code == 503
     refused = httpx.post(f"http://127.0.0.1:{port}{CHAT}", json=body())
     assert refused.status_code == 503
