@@ -19,6 +19,18 @@ _CHUNK_BYTES = CHUNK * UNIT
 _BLOCK_BYTES = BLOCK * UNIT
 
 
+def root_of(seed: bytes) -> bytes:
+    """What a first chunk goes on from."""
+    return sha256(b"kvgate route 1" + seed).digest()
+
+
+def continued(parent: bytes, chunk: bytes) -> tuple[bytes, Key]:
+    """A whole chunk's digest behind its parent's, and its key."""
+    # Both have fixed lengths, so nothing else can be read from the same bytes.
+    digest = sha256(parent + chunk).digest()
+    return digest, int.from_bytes(digest[:8], "little") & ~1
+
+
 class PromptChain:
     """One prompt as keys. Equal keys are equal beginnings, under one seed.
 
@@ -30,7 +42,17 @@ class PromptChain:
     __slots__ = ("_blocks", "_data", "_digests", "keys", "root", "tokens")
 
     def __init__(self, seed: bytes, data: bytes | memoryview) -> None:
-        self.root = sha256(b"kvgate route 1" + seed).digest()
+        self._start(root_of(seed), data)
+
+    @classmethod
+    def behind(cls, digest: bytes, data: bytes) -> "PromptChain":
+        """What goes on from a chunk's digest."""
+        chain = cls.__new__(cls)
+        chain._start(digest, data)
+        return chain
+
+    def _start(self, root: bytes, data: bytes | memoryview) -> None:
+        self.root = root
         self._data = memoryview(data).cast("B")
         self.tokens = len(self._data) // UNIT
         self._digests = self._chained()
@@ -38,9 +60,9 @@ class PromptChain:
         self._blocks: dict[int, list[Key]] = {}
 
     def _chained(self) -> list[bytes]:
+        # As `continued`, without its call for each.
         last, data, digests = self.root, self._data, []
         for at in range(0, len(data) - _CHUNK_BYTES + 1, _CHUNK_BYTES):
-            # Both have fixed lengths, so nothing else can be read from the same bytes.
             last = sha256(last + data[at : at + _CHUNK_BYTES]).digest()
             digests.append(last)
         return digests

@@ -157,13 +157,17 @@ class PrefixRouter:
     def _best(self, views: Sequence[_View], home: str | None, heat: int) -> _View:
         price = 1 + (self.settings.recompute_price - 1) / (1 + heat)
 
+        loyalty = self.settings.session_share * price
         mean = sum([view.load.work / view.rate for view in views]) / len(views)
         share = self.settings.work_share
 
-        def rank(view: _View) -> tuple[float, bool, float, int]:
+        def rank(view: _View) -> tuple[float, float, int]:
             over = max(0.0, view.load.work / view.rate - mean)
             cost = view.waits_s + price * view.prefill_s + share * over
-            return cost, view.replica != home, view.load.work / view.rate, view.load.chosen
+            if view.replica == home:
+                prompt_s = (view.matched + view.uncached) / view.rate
+                cost -= self.settings.session_s + loyalty * prompt_s
+            return cost, view.load.work / view.rate, view.load.chosen
 
         return min(self._within_bounds(views), key=rank)
 

@@ -74,6 +74,8 @@ class ReplicaIndex:
         held = self._held_by(replica)
         self._number = number = self._number + 1
         whole = min(matched // CHUNK, len(prompt.keys))
+        while whole and held.last_used(prompt.keys[whole - 1]) is None:
+            whole -= 1  # all its blocks are held, and the chunk as such is not
         shared = prompt.keys[anywhere // CHUNK - 1] if anywhere >= CHUNK else None
         uses, new = self._use(replica, prompt, whole, number)
         self._running.add(number)

@@ -15,6 +15,8 @@ class RoutingSettings:
     prefill_tokens_per_s: float = 8000.0  # of one replica, until it is measured
     running_tokens: int = 16  # prompt tokens that delay a prefill as much as a running decode does
     recompute_price: float = 8.0  # of a token computed again: its own time, and what it pushes out of a cache
+    session_share: float = 0.1  # of a prompt, that is taken to be where its session was, beside what is known
+    session_s: float = 0.05  # that a session's replica may be later than others in any case
     bound: float = 1.25  # what waits at a replica over the mean of all, at most
     slack_s: float = 30.0  # of prefill, which may wait beyond that
     work_share: float = (

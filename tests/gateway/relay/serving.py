@@ -13,6 +13,7 @@ import httpx
 import openai
 
 from gateway.app import create_app_over
+from gateway.ledger.expectation import Predictor
 from gateway.ledger.row import LedgerRow
 from gateway.listener import listen, url_of
 from gateway.live import Configured, Live
@@ -75,13 +76,14 @@ def relaying(
     backend: Backend | None = None,
     pools: Sequence[EnginePool] = (),
     tenants: Authenticator = OPEN,
+    predictor: Predictor | None = None,
 ) -> Iterator[Relaying]:
     pools = [*pools, *(EnginePool(remote.name, [remote]) for remote in remotes)]
     served, rows = Served(backend, pools=pools, embedded=False), Rows()
     listener = listen("127.0.0.1", 0)
     live = Live(Configured(settings or GatewaySettings(), served.pools, tenants))
     remotes = served.remotes
-    app = create_app_over(served, ledger=rows, live=live)
+    app = create_app_over(served, ledger=rows, predictor=predictor, live=live)
     loops: list[asyncio.AbstractEventLoop] = []
 
     class Server(GatewayServer):
