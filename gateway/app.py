@@ -32,7 +32,9 @@ from gateway.models import ModelRoutes
 from gateway.openapi import document_generation
 from gateway.prompts import PromptSource, PromptThreads
 from gateway.refusals import refusal
+from gateway.responses.bindings import LocalBindings
 from gateway.responses.endpoint import KeptResponseEndpoint
+from gateway.responses.shared_bindings import SharedBindings
 from gateway.routes import KEPT_PATHS, LOCAL, PATHS
 from gateway.served import Backend, Served
 from gateway.settings import GatewaySettings
@@ -112,6 +114,7 @@ def create_app_over(
         telemetry.tracing,
         tenants,
         limits=limits,
+        responses=LocalBindings() if memory is None else SharedBindings(memory),
     )
     if purges is not None:
         register_places(purges, served, canon, predictor, capture, context.responses)
