@@ -9,6 +9,7 @@ from fastapi import FastAPI, Request
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 from starlette.routing import Route
+from starlette.types import ASGIApp
 
 from canon.memory import MemoryStore
 from engine_adapters.base import EngineAdapter
@@ -38,6 +39,7 @@ from gateway.responses.shared_bindings import SharedBindings
 from gateway.routes import KEPT_PATHS, LOCAL, PATHS
 from gateway.served import Backend, Served
 from gateway.settings import GatewaySettings
+from gateway.straight import StraightApp
 from gateway.telemetry.telemetry import Telemetry
 from gateway.tenants.authenticator import OPEN, Authenticator
 from gateway.tenants.purging import Purges
@@ -93,10 +95,14 @@ def create_app_over(
         await limits.aclose()
         await telemetry.tracing.aclose()
 
-    app = FastAPI(title="kvgate", docs_url=None, redoc_url=None, redirect_slashes=False, lifespan=lifespan)
-    if capture is not None:
-        app.add_middleware(CaptureBodies, capture=capture)
-    app.add_middleware(RequestContext, ledger=ledger, predictor=predictor, ended=telemetry.ended)
+    def around(inner: ASGIApp) -> ASGIApp:
+        kept = inner if capture is None else CaptureBodies(inner, capture)
+        return RequestContext(kept, ledger, predictor, telemetry.ended)
+
+    app = StraightApp(
+        title="kvgate", docs_url=None, redoc_url=None, redirect_slashes=False, lifespan=lifespan
+    )
+    app.add_middleware(around)
     app.add_exception_handler(ApiError, _answer_api_error)
     app.add_exception_handler(HTTPException, _answer_http_exception)
     _add_model_routes(app, ModelRoutes(served, settings, lambda: live.now.tenants))
@@ -120,9 +126,11 @@ def create_app_over(
         register_places(purges, served, canon, predictor, capture, context.responses)
         siblings.offer("purge", purges.asked)
     live.serve(_Endpoints(context, served, admission).made)
-    for route, paths in PATHS.items():
-        endpoint = EpochRoute(route, live)
-        app.router.routes += [Route(path, endpoint=endpoint, methods=["POST"]) for path in paths]
+    straight = {path: EpochRoute(route, live) for route, paths in PATHS.items() for path in paths}
+    app.go_straight(straight, around)
+    app.router.routes += [
+        Route(path, endpoint=endpoint, methods=["POST"]) for path, endpoint in straight.items()
+    ]
     for route, (method, path) in KEPT_PATHS.items():
         app.router.routes.append(Route(path, endpoint=EpochRoute(route, live), methods=[method]))
     document_generation(app)

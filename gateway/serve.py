@@ -128,6 +128,7 @@ class Service:
         gc.unfreeze()  # so that native libraries see their objects freed
         if self._loader.is_alive():
             # A model half loaded cannot be stopped, and waiting for it would hold up the exit.
+            logging.shutdown()
             sys.stderr.flush()
             os._exit(0)
         return 1 if self._failed else 0

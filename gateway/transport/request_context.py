@@ -1,8 +1,8 @@
 """The outermost middleware: an id for every answer, an access line for every request, no leaked internals."""
 
 import logging
+import random
 import re
-import uuid
 from collections.abc import Callable
 from typing import TypeAlias
 
@@ -83,18 +83,23 @@ class RequestContext:
         finally:
             if record.route is not None:
                 self._ledger.put(row_of(record, self._predictor))
-            access.log(_level(record), "request", extra={"fields": record.fields()})
+            _tell(record)
             if self._ended is not None:
                 self._ended(record)
 
 
-def _level(record: RequestRecord) -> int:
-    """Probes come every few seconds, day and night: they are not worth a line each."""
-    return logging.DEBUG if record.path in _PROBES else logging.INFO
+def _tell(record: RequestRecord) -> None:
+    """The access line. It is made without a search for the line of code that it comes from."""
+    # Probes come every few seconds, day and night: they are not worth a line each.
+    level = logging.DEBUG if record.path in _PROBES else logging.INFO
+    if access.isEnabledFor(level):
+        line = logging.LogRecord(access.name, level, "", 0, "request", None, None)
+        line.fields = record.fields()
+        access.handle(line)
 
 
 def _request_id(scope: Scope) -> str:
     for name, value in scope["headers"]:
         if name == b"x-request-id" and _CLIENT_ID.fullmatch(value):
             return str(value.decode())
-    return f"req_{uuid.uuid4().hex}"
+    return f"req_{random.getrandbits(128):032x}"
