@@ -1,7 +1,5 @@
 """From what one request did to its row of the ledger."""
 
-import time
-
 from gateway.ledger.expectation import Predictor
 from gateway.ledger.row import GapCause, LedgerRow
 from gateway.routing.explained import scores_json
@@ -20,7 +18,7 @@ def row_of(record: RequestRecord, predictor: Predictor | None = None) -> LedgerR
         replica=record.replica,
         arrival=record.arrival,
         first_token=None if record.ttft_s is None else record.arrival + record.ttft_s,
-        end=record.arrival + time.perf_counter() - record.started,
+        end=record.arrival + record.seconds,
         stream=bool(record.stream),
         status=record.status or 0,
         prompt=record.prompt_tokens if reuse is None or reuse.prompt is None else reuse.prompt,

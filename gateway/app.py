@@ -16,6 +16,7 @@ from engine_adapters.base import EngineAdapter
 from engine_adapters.remote.relay import Route as EngineRoute
 from gateway.admin.places import register_places
 from gateway.admission import Admission
+from gateway.aftermath import Aftermath
 from gateway.canonical.stage import CanonStage
 from gateway.chat import chat_job
 from gateway.completions import completions_job
@@ -84,6 +85,12 @@ def create_app_over(
     limits = limits or Limits()
     telemetry = Telemetry(served, admission, ledger, settings.otel, siblings, limits, live.state)
 
+    aftermath = Aftermath(ledger, predictor, (telemetry.ended,))
+
+    async def scrape(request: Request) -> Response:
+        aftermath.flush()
+        return await telemetry.scrape(request)
+
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         for pool in served.pools:
@@ -93,11 +100,12 @@ def create_app_over(
         await live.aclose()  # again, where a server did it
         threads.close()
         await limits.aclose()
+        aftermath.flush()
         await telemetry.tracing.aclose()
 
     def around(inner: ASGIApp) -> ASGIApp:
         kept = inner if capture is None else CaptureBodies(inner, capture)
-        return RequestContext(kept, ledger, predictor, telemetry.ended)
+        return RequestContext(kept, aftermath.take)
 
     app = StraightApp(
         title="kvgate", docs_url=None, redoc_url=None, redirect_slashes=False, lifespan=lifespan
@@ -106,9 +114,9 @@ def create_app_over(
     app.add_exception_handler(ApiError, _answer_api_error)
     app.add_exception_handler(HTTPException, _answer_http_exception)
     _add_model_routes(app, ModelRoutes(served, settings, lambda: live.now.tenants))
-    app.state.scrape = telemetry.scrape
+    app.state.scrape = scrape
     if settings.metrics:
-        app.add_api_route("/metrics", telemetry.scrape, methods=["GET"], include_in_schema=False)
+        app.add_api_route("/metrics", scrape, methods=["GET"], include_in_schema=False)
     canon = CanonStage(settings.canon, memory=memory)
     context = JobContext(
         served,

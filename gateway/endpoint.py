@@ -67,7 +67,7 @@ class GenerationEndpoint:
             record.tenant = await self._context.tenants.authenticate(scope["headers"])
             with self._admission.enter() as ticket:
                 raw = await self._read(scope, receive, ticket.hold, record)
-                await self._answer(raw, headers, receive, send, record)
+                await self._answer(raw, headers, DisconnectGuard(receive, scope), send, record)
         except (ApiError, EngineError) as error:
             await send_error(send, refusal(error, record, self._settings.retry_after_s))
 
@@ -83,11 +83,16 @@ class GenerationEndpoint:
             raise
 
     async def _answer(
-        self, raw: bytes, headers: Mapping[bytes, bytes], receive: Receive, send: Send, record: RequestRecord
+        self,
+        raw: bytes,
+        headers: Mapping[bytes, bytes],
+        guard: DisconnectGuard,
+        send: Send,
+        record: RequestRecord,
     ) -> None:
         stream = EventStream(send, self._settings.write_stall_s, named_errors=self._route == "messages")
         try:
-            async with DisconnectGuard(receive):
+            async with guard:
                 finish = await self._all_but_last(raw, headers, send, stream, record)
         except asyncio.CancelledError:
             # Not the client: the server ends and has waited long enough. The task ends right after this answer.

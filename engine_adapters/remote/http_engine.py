@@ -1,7 +1,7 @@
 """What all engines behind HTTP have in common: requests on over kept connections, bytes back, and small questions."""
 
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 from urllib.parse import quote
@@ -39,6 +39,7 @@ from engine_adapters.remote.transport import (
     Exchange,
     NoConnectionError,
     NoFreeConnectionError,
+    TooLargeError,
     TooSlowError,
     TransportError,
 )
@@ -164,25 +165,12 @@ class HttpEngine(RelayEngine):
         """`given`, and what keeps from the client what was asked for upstream only."""
         return _hiding(request, given)
 
-    @asynccontextmanager
-    async def relay(
-        self, request: RelayRequest, rewrites: Rewrites | None = None
-    ) -> AsyncIterator[RelayedAnswer]:
-        # Whoever answers in the form of Anthropic's messages counts as they do.
-        profile = PROFILES["anthropic"] if request.route == "messages" else self._profile
-        method = METHODS.get(request.route, "POST")
-        body = self.upstream_body(request) if request.body else b""
-        exchange = await self.opened(self.url(request), body, request.headers, method)
-        try:
-            yield _HttpAnswer(
-                self.name,
-                exchange,
-                profile,
-                prompts_in(request),
-                self.rewrites(request, rewrites or Rewrites()),
-            )
-        finally:
-            exchange.close()
+    def relay(self, request: RelayRequest, rewrites: Rewrites | None = None) -> "_Relay":
+        return _Relay(self, request, self.rewrites(request, rewrites or Rewrites()))
+
+    def profile_of(self, route: Route) -> Profile:
+        """How answers of a route count: whoever answers in the form of Anthropic's messages counts as they do."""
+        return PROFILES["anthropic"] if route == "messages" else self._profile
 
     async def opened(
         self, url: str, body: bytes, headers: Mapping[str, str], method: str = "POST"
@@ -300,6 +288,26 @@ def _hidden(payload: dict[str, Any], _: UsageRead) -> Mapping[str, Any] | None:
     return {**payload, "usage": None} if payload.get("choices") else None
 
 
+class _Relay(AbstractAsyncContextManager[RelayedAnswer]):
+    """One request from when it is sent until nobody wants its answer any more."""
+
+    def __init__(self, engine: HttpEngine, request: RelayRequest, rewrites: Rewrites) -> None:
+        self._engine = engine
+        self._request = request
+        self._rewrites = rewrites
+
+    async def __aenter__(self) -> RelayedAnswer:
+        engine, request = self._engine, self._request
+        method = METHODS.get(request.route, "POST")
+        body = engine.upstream_body(request) if request.body else b""
+        self._exchange = await engine.opened(engine.url(request), body, request.headers, method)
+        profile = engine.profile_of(request.route)
+        return _HttpAnswer(engine.name, self._exchange, profile, prompts_in(request), self._rewrites)
+
+    async def __aexit__(self, *_: object) -> None:
+        self._exchange.close()
+
+
 class _HttpAnswer(RelayedAnswer):
     """One answer over HTTP."""
 
@@ -341,13 +349,9 @@ class _HttpAnswer(RelayedAnswer):
             raise EngineFailureError(f"The engine {self._engine} broke off its answer: {error}") from error
 
     async def _read_whole(self) -> bytes:
-        parts: list[bytes] = []
-        size = 0
-        async for chunk in self._exchange.chunks():
-            parts.append(chunk)
-            size += len(chunk)
-            if size > _MAX_WHOLE:
-                raise EngineFailureError(
-                    f"The engine {self._engine} sent an answer of more than {_MAX_WHOLE} bytes."
-                )
-        return b"".join(parts)
+        try:
+            return await self._exchange.read(_MAX_WHOLE)
+        except TooLargeError:
+            raise EngineFailureError(
+                f"The engine {self._engine} sent an answer of more than {_MAX_WHOLE} bytes."
+            ) from None

@@ -10,6 +10,7 @@ from canon import CanonResult, ConversationMemory, Policy, canonicalize
 from canon.errors import PolicyError
 from canon.memory import LocalStore, MemoryStore
 from gateway.canonical.bypass import bypass
+from gateway.canonical.clean import CleanRequests
 from gateway.canonical.gain import GainCounter
 from gateway.canonical.policies import HEADER, Policies, Route, parse_policy
 from gateway.canonical.recorder import Recording
@@ -43,6 +44,7 @@ class CanonStage:
         self._policies = Policies(settings.policies, settings.rules_version)
         self._rules_version = settings.rules_version
         self._session_headers = settings.session_headers
+        self._clean = CleanRequests()
         if before is None:
             store: MemoryStore = memory or LocalStore(settings.memory_bytes, ttl_s=settings.memory_ttl_s)
             self._gain = GainCounter()
@@ -86,6 +88,11 @@ class CanonStage:
         loss = round_trip_loss(incoming.raw, incoming.body) if remembers else None
         if loss is not None:
             return self._bypass(incoming, policy, loss)
+        clean = None
+        if policy.applies and not remembers:
+            clean = self._clean.key(incoming.body, policy, scope)
+            if clean is not None and (known := self._clean.get(clean)) is not None:
+                return Canonical(incoming.body, incoming.raw, known)
         memory = self._memory if remembers else None
         result = canonicalize(incoming.body, policy, memory, scope, session=session)
         if result.changed and not remembers:
@@ -93,6 +100,8 @@ class CanonStage:
             if loss is not None:
                 return self._bypass(incoming, policy, loss)
         told = _told(policy, result)
+        if clean is not None and not result.edits and not result.findings:
+            self._clean.put(clean, told)
         if not policy.applies:
             told = replace(told, gain_tokens=self._would_gain(incoming, policy, scope))
         recording = Recording(memory, result.body, incoming.size, scope, session) if memory else None

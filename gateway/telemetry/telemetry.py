@@ -1,7 +1,5 @@
 """Everything that watches requests, as the app sees it."""
 
-import time
-
 from prometheus_client import CollectorRegistry
 from starlette.requests import Request
 from starlette.responses import Response
@@ -43,7 +41,7 @@ class Telemetry:
 
     def ended(self, record: RequestRecord) -> None:
         """Take a request that has ended, on the event loop."""
-        now = time.perf_counter()
+        now = record.started + record.seconds
         facts = self._facts.facts(record, now)
         if facts is not None:
             self._requests.ended(facts)

@@ -7,10 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 import orjson
-from starlette.types import Receive, Scope
+from starlette.types import Message, Receive, Scope
 
 from gateway.errors import ApiError, ClientGoneError, invalid
 from gateway.settings import GatewaySettings
+from gateway.transport.eager import within
 
 MAX_DEPTH = 128  # levels of objects and arrays; templates and grammars recurse over what they are given
 MAX_PARTS = 300_000  # objects, arrays and members of objects: checking more of them would hold up everyone
@@ -36,27 +37,33 @@ async def read_body(
     headers = dict(scope["headers"])
     most = settings.max_body_bytes if largest is None else min(largest, settings.max_body_bytes)
     _check_headers(headers, most)
-    chunks: list[bytes] = []
+    pieces: list[bytes] = []
     size = 0
+
+    def take(message: Message) -> bool:
+        """Keep what has come; whether more is to come."""
+        nonlocal size
+        if message["type"] == "http.disconnect":
+            raise ClientGoneError("left while sending its body")
+        piece = message.get("body", b"")
+        size += len(piece)
+        if size > most:
+            raise _too_large(most, headers)
+        hold(len(piece))
+        pieces.append(piece)
+        return bool(message.get("more_body", False))
+
+    deadline = asyncio.get_running_loop().time() + settings.body_timeout_s
     try:
-        async with asyncio.timeout(settings.body_timeout_s):
-            while True:
-                message = await receive()
-                if message["type"] == "http.disconnect":
-                    raise ClientGoneError("left while sending its body")
-                chunk = message.get("body", b"")
-                size += len(chunk)
-                if size > most:
-                    raise _too_large(most, headers)
-                hold(len(chunk))
-                chunks.append(chunk)
-                if not message.get("more_body", False):
-                    break
+        if take(await within(settings.body_timeout_s, receive())):  # mostly all of it is there
+            async with asyncio.timeout_at(deadline):
+                while take(await receive()):
+                    pass
     except TimeoutError:
         wait = f"{settings.body_timeout_s:g}"
         headers_out = {"connection": "close"}
         raise ApiError(408, f"The body did not arrive within {wait} s.", headers=headers_out) from None
-    return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
 def _check_headers(headers: dict[bytes, bytes], most: int) -> None:

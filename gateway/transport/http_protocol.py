@@ -2,14 +2,16 @@
 
 import asyncio
 import uuid
-from collections.abc import Sequence
-from typing import ClassVar
+from collections.abc import Callable, Sequence
+from typing import ClassVar, cast
 
 import httptools
 import orjson
+from starlette.types import Scope
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from gateway.errors import ApiError
+from gateway.transport.disconnect import introduce
 
 MAX_HEAD_BYTES = 256 * 1024  # request line and headers of one request, beyond its first packet
 
@@ -24,6 +26,8 @@ class GatewayHttpProtocol(HttpToolsProtocol):
     _in_head = False
     _head_bytes = 0
     _resuming = False  # the parser is being told of a request whose head was read before
+    _lost = False
+    _watching: tuple[Callable[[], None], ...] = ()
     # Runs while a head is waited for and something has come, or nothing ever has.
     _late: asyncio.TimerHandle | None = None
 
@@ -34,6 +38,10 @@ class GatewayHttpProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._head_came()
         super().connection_lost(exc)
+        self._lost = True
+        watching, self._watching = self._watching, ()
+        for then in watching:
+            then()
 
     def data_received(self, data: bytes) -> None:
         began_in_head = self._in_head
@@ -82,6 +90,7 @@ class GatewayHttpProtocol(HttpToolsProtocol):
             self._in_head = True
             self._head_bytes = 0
             super().on_message_begin()
+            introduce(cast(Scope, self.scope), self)
 
     def on_url(self, url: bytes) -> None:
         if not self._resuming:
@@ -90,6 +99,15 @@ class GatewayHttpProtocol(HttpToolsProtocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         if not self._resuming:
             super().on_header(name, value)
+
+    def when_gone(self, then: Callable[[], None]) -> None:
+        if self._lost:
+            self.loop.call_soon(then)
+        else:
+            self._watching += (then,)
+
+    def never_mind(self, then: Callable[[], None]) -> None:
+        self._watching = tuple(each for each in self._watching if each != then)
 
     def on_headers_complete(self) -> None:
         if not self._resuming:

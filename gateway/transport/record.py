@@ -78,6 +78,7 @@ class RequestRecord:
     path: str
     started: float = field(default_factory=time.perf_counter)  # seconds, monotonic
     arrival: float = field(default_factory=time.time)  # seconds since the epoch
+    ended: float | None = None  # as `started`; None: it runs
     route: str | None = None  # of those that the ledger has rows for
     tenant: Tenant = DEFAULT
     engine: str | None = None  # its name; None: none was reached
@@ -116,6 +117,11 @@ class RequestRecord:
         if self.ttft_s is None:
             self.ttft_s = now - self.started
 
+    @property
+    def seconds(self) -> float:
+        """That it took, or has taken so far."""
+        return (time.perf_counter() if self.ended is None else self.ended) - self.started
+
     def fields(self) -> dict[str, object]:
         """What the access line says; unknown values are left out."""
         reuse = self.reuse
@@ -139,7 +145,7 @@ class RequestRecord:
             "completion_tokens": self.completion_tokens,
             "error": self.error,
             "ttft_ms": None if self.ttft_s is None else round(self.ttft_s * 1000, 2),
-            "total_ms": round((time.perf_counter() - self.started) * 1000, 2),
+            "total_ms": round(self.seconds * 1000, 2),
         }
         return {name: value for name, value in facts.items() if value is not None}
 

@@ -1,17 +1,14 @@
-"""The outermost middleware: an id for every answer, an access line for every request, no leaked internals."""
+"""The outermost middleware: an id for every answer, a record of every request, no leaked internals."""
 
-import logging
 import random
 import re
+import time
 from collections.abc import Callable
 from typing import TypeAlias
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from gateway.accounting import row_of
 from gateway.errors import ClientGoneError, StreamAbortedError, internal
-from gateway.ledger.expectation import Predictor
-from gateway.ledger.sink import LedgerSink, NoLedger
 from gateway.routing.explained import header as route_header
 from gateway.transport.answer import send_error
 from gateway.transport.record import RequestRecord, attach, log_unexpected
@@ -19,11 +16,8 @@ from gateway.wire.usage import REUSE_HEADER, reuse_header
 
 Ended: TypeAlias = Callable[[RequestRecord], None]
 
-access = logging.getLogger("kvgate.access")
-
 _CLIENT_ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
 _GONE_STATUS = 499
-_PROBES = frozenset({"/health", "/ready", "/metrics"})
 
 
 class RequestContext:
@@ -32,17 +26,9 @@ class RequestContext:
     `ended` gets every record once, and raises nothing.
     """
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        ledger: LedgerSink | None = None,
-        predictor: Predictor | None = None,
-        ended: Ended | None = None,
-    ) -> None:
+    def __init__(self, app: ASGIApp, ended: Ended) -> None:
         self._app = app
         self._ended = ended
-        self._ledger = ledger or NoLedger()
-        self._predictor = predictor
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -81,21 +67,8 @@ class RequestContext:
             if record.status is None:
                 await send_error(send_with_id, internal())
         finally:
-            if record.route is not None:
-                self._ledger.put(row_of(record, self._predictor))
-            _tell(record)
-            if self._ended is not None:
-                self._ended(record)
-
-
-def _tell(record: RequestRecord) -> None:
-    """The access line. It is made without a search for the line of code that it comes from."""
-    # Probes come every few seconds, day and night: they are not worth a line each.
-    level = logging.DEBUG if record.path in _PROBES else logging.INFO
-    if access.isEnabledFor(level):
-        line = logging.LogRecord(access.name, level, "", 0, "request", None, None)
-        line.fields = record.fields()
-        access.handle(line)
+            record.ended = time.perf_counter()
+            self._ended(record)
 
 
 def _request_id(scope: Scope) -> str:

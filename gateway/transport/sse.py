@@ -1,6 +1,5 @@
 """Server-sent events: one frame a chunk, comments while nothing comes, never a clean end after a failure."""
 
-import asyncio
 from collections.abc import Mapping
 from typing import Any
 
@@ -8,6 +7,7 @@ import orjson
 from starlette.types import Send
 
 from gateway.errors import ApiError, ClientGoneError
+from gateway.transport.eager import within
 
 DONE = b"data: [DONE]\n\n"
 KEEPALIVE = b": keep-alive\n\n"
@@ -74,7 +74,7 @@ class EventStream:
 
     async def _send_body(self, data: bytes, *, more: bool) -> None:
         try:
-            async with asyncio.timeout(self._write_stall_s):
-                await self._send({"type": "http.response.body", "body": data, "more_body": more})
+            sending = self._send({"type": "http.response.body", "body": data, "more_body": more})
+            await within(self._write_stall_s, sending)
         except TimeoutError:
             raise ClientGoneError("took no byte of its answer for too long") from None

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from typing import Any
 
 import orjson
@@ -19,6 +20,8 @@ SECRET = "xyzzy-secret"
 @pytest.fixture
 def lines(caplog: pytest.LogCaptureFixture) -> Any:
     caplog.set_level(logging.INFO, "kvgate")
+    time.sleep(0.05)  # for lines of the test before
+    caplog.clear()
 
     def access() -> list[dict[str, Any]]:
         return [record.fields for record in caplog.records if record.name == "kvgate.access"]

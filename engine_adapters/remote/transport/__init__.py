@@ -9,6 +9,7 @@ from engine_adapters.remote.transport.errors import (
     BrokenError,
     NoConnectionError,
     NoFreeConnectionError,
+    TooLargeError,
     TooSlowError,
     TransportError,
 )
@@ -21,6 +22,7 @@ __all__ = [
     "Exchange",
     "NoConnectionError",
     "NoFreeConnectionError",
+    "TooLargeError",
     "TooSlowError",
     "TransportError",
 ]

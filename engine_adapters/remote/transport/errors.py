@@ -3,6 +3,7 @@
 TransportError
 ├── NoConnectionError      nobody listens, the name is not known, or connecting took too long
 ├── NoFreeConnectionError  as many connections as may be are in use
+├── TooLargeError          the answer has more bytes than are taken
 ├── TooSlowError           a byte was waited for, or could not be sent, for too long
 └── BrokenError            the connection ended, or what came is no HTTP
     └── UnheardError       it ended before a byte of the answer came
@@ -23,6 +24,10 @@ class NoFreeConnectionError(TransportError):
 
 class TooSlowError(TransportError):
     """The engine did not send, or take, a byte in time."""
+
+
+class TooLargeError(TransportError):
+    """The answer has more bytes than whoever asked takes."""
 
 
 class BrokenError(TransportError):

@@ -7,7 +7,13 @@ from typing import Protocol
 
 import httptools
 
-from engine_adapters.remote.transport.errors import BrokenError, TooSlowError, TransportError, UnheardError
+from engine_adapters.remote.transport.errors import (
+    BrokenError,
+    TooLargeError,
+    TooSlowError,
+    TransportError,
+    UnheardError,
+)
 
 _PAUSE_AT = 256 * 1024  # bytes that wait for a slow reader; the engine is then slowed, too
 _MAX_HEAD = 256 * 1024  # bytes of an answer's head
@@ -160,9 +166,18 @@ class Exchange:
         if not unpacker.eof:
             raise BrokenError("what is packed ends in its middle")
 
-    async def read(self) -> bytes:
-        """The whole body."""
-        return b"".join([chunk async for chunk in self.chunks()])
+    async def read(self, most: int | None = None) -> bytes:
+        """The whole body; raises TooLargeError past `most` bytes of it."""
+        parts: list[bytes] = []
+        size = 0
+        packed = "content-encoding" in self.headers
+        chunks = self.chunks() if packed else None
+        while data := await (self._some() if chunks is None else anext(chunks, b"")):
+            parts.append(data)
+            size += len(data)
+            if most is not None and size > most:
+                raise TooLargeError(f"the answer has more than {most} bytes")
+        return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def close(self) -> None:
         """Whoever asked is done. What is not whole by now is cut off, which cancels it in the engine."""

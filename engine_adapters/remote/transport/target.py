@@ -1,12 +1,10 @@
 """Where requests go, and the head of each of them. Bodies are JSON."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 _BODILESS = ("GET", "DELETE")  # whose requests have no body, unless they say so
-_NO_HEADER = re.compile(r"[\r\n\0]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +51,7 @@ class Target:
 
 
 def _lines(headers: Mapping[str, str]) -> str:
-    for name, value in headers.items():
-        if _NO_HEADER.search(value) or _NO_HEADER.search(name):
-            raise ValueError(f"the header {name!r:.60} has a line end in it")
-    return "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
+    lines = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
+    if lines.count("\n") != len(headers) or lines.count("\r") != len(headers) or "\0" in lines:
+        raise ValueError("a header has a line end in it")
+    return lines
