@@ -15,7 +15,7 @@ from gateway.transport.record import RequestRecord
 
 access = logging.getLogger("kvgate.access")
 
-_WAIT_S = 0.01
+_WAIT_S = 0.005
 _AT_ONCE = 32  # records; more of them would hold up a request that waits
 _PROBES = frozenset({"/health", "/ready", "/metrics"})
 

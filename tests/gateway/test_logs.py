@@ -36,8 +36,12 @@ def chat(**fields: Any) -> dict[str, Any]:
 def test_an_answered_request_is_told_with_tokens_and_times(server: Running, lines: Any) -> None:
     response = server.http.post(CHAT, json=chat(stream=True), headers={"x-request-id": "one"})
     assert response.status_code == 200
-    wait_until(lines, "the line is written")
-    (line,) = lines()
+
+    def its() -> list[dict[str, Any]]:
+        return [line for line in lines() if line["id"] == "one"]
+
+    wait_until(its, "the line is written")
+    (line,) = its()
     assert (line["id"], line["status"], line["outcome"], line["model"]) == ("one", 200, "ok", MODEL)
     assert (line["prompt_tokens"], line["cached_tokens"], line["completion_tokens"]) == (
         len(SECRET) + 7,
