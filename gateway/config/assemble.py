@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from gateway.config.build import MadeFrom, authenticator_of, made_from, pool_of, settings_of
 from gateway.config.engines import RemoteEngine
 from gateway.config.model import Config
+from gateway.config.replicas import addresses_of
 from gateway.config.secret_ref import secrets_in
 from gateway.live import Configured
 from gateway.replicas.pool import EnginePool
@@ -59,9 +60,38 @@ def _part(
     more = made_from(engine, config)
     secrets = tuple(secret.read(at, environ) for at, secret in secrets_in(engine, path))
     known = None if before is None else before.parts.get(engine.name)
-    if known is not None and (known.engine, known.more, known.secrets) == (engine, more, secrets):
-        return known
-    return Part(engine, more, secrets, pool_of(engine, path, environ, more))
+    if known is None:
+        return Part(engine, more, secrets, pool_of(engine, path, environ, more))
+    if (_pooled(known.engine), known.more, known.secrets) == (_pooled(engine), more, secrets):
+        return Part(engine, more, secrets, known.pool)
+    pool = pool_of(
+        engine, path, environ, more, known.pool.router if _routes_alike(known, engine, more) else None
+    )
+    return Part(engine, more, secrets, pool)
+
+
+def _pooled(engine: RemoteEngine) -> RemoteEngine:
+    """Without what is read from the configuration request by request."""
+    return engine.model_copy(update={"max_running": None})
+
+
+def _routes_alike(known: Part, engine: RemoteEngine, more: MadeFrom) -> bool:
+    """Whether what its router knows of replicas is still true of those that stay."""
+    before = known.engine
+    if (before.url, before.cache_tokens, known.more.routing) != (
+        engine.url,
+        engine.cache_tokens,
+        more.routing,
+    ):
+        return False
+    old, new = _addresses(before), _addresses(engine)
+    return all(new.get(name, url) == url for name, url in old.items())
+
+
+def _addresses(engine: RemoteEngine) -> dict[str, str]:
+    """Of replicas that the file lists, by name."""
+    given = engine.replicas
+    return {each.name: each.url for each in addresses_of(given)} if isinstance(given, list) else {}
 
 
 def _tenants(

@@ -42,6 +42,7 @@ from gateway.replicas.address import ReplicaAddress
 from gateway.replicas.pool import EnginePool, MakeReplica
 from gateway.routing.policies import router_of
 from gateway.routing.prompt_tokens import PromptTokens
+from gateway.routing.router import Router
 from gateway.served import Load
 from gateway.settings import MIB, CanonSettings, GatewaySettings
 from gateway.sglang_process import SGLangOptions, sglang_prompts, start_sglang
@@ -77,15 +78,19 @@ def made_from(engine: RemoteEngine, config: Config) -> MadeFrom:
 
 
 def pool_of(
-    engine: RemoteEngine, path: str, environ: Mapping[str, str], more: MadeFrom | None = None
+    engine: RemoteEngine,
+    path: str,
+    environ: Mapping[str, str],
+    more: MadeFrom | None = None,
+    router: Router | None = None,
 ) -> EnginePool:
-    """One engine behind HTTP; raises as `pools_of`, naming `path`."""
+    """One engine behind HTTP; raises as `pools_of`, naming `path`. `router`: one that knows its replicas already."""
     more = more or MadeFrom()
     make, given = _maker(engine, path, environ), engine.replicas
     pool = partial(
         EnginePool,
         engine.name,
-        router=router_of(more.routing.of(engine.cache_tokens)),
+        router=router or router_of(more.routing.of(engine.cache_tokens)),
         policy=engine.policy(),
         guard=more.guard,
         tokens=_prompt_tokens(engine, path),

@@ -22,6 +22,7 @@ RELOADED = frozenset(
         "clients",
         "limits",
         "queue",
+        "routing",
     }
 )
 AT_START = frozenset({"server", "ledger", "capture", "otlp_endpoint", "redis", "memory", "admin"})

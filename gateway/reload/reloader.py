@@ -90,6 +90,7 @@ class Reloader:
             raise
         before, self._now = self._now, wanted
         live.put(wanted.configured)
+        _forget_gone(before, wanted)
         self._watch.look(self._files(wanted.config))
         self._loaded(before, wanted)
 
@@ -125,6 +126,15 @@ async def _answered(pools: list[EnginePool]) -> None:
         _, late = await asyncio.wait(waits, timeout=_ASKED_S)
         for task in late:
             task.cancel()
+
+
+def _forget_gone(before: Assembly, now: Assembly) -> None:
+    """A router that goes on with other replicas need not remember those that are no more."""
+    for name, part in now.parts.items():
+        old = before.parts.get(name)
+        if old is not None and old.pool is not part.pool and old.pool.router is part.pool.router:
+            for replica in {r.replica for r in old.pool.replicas} - {r.replica for r in part.pool.replicas}:
+                part.pool.router.forget(replica)
 
 
 def _engines(before: Assembly, now: Assembly) -> dict[str, str]:
