@@ -198,7 +198,10 @@ def audit(
         typer.Option(help="How far back: 30m, 1h, 7d.", show_default="the whole ledger"),
     ] = None,
     by: Annotated[
-        str, typer.Option(help="Figures for each of these: tenant, model, engine, route; commas between.")
+        str,
+        typer.Option(
+            help="Figures for each of these: tenant, model, engine, replica, route; commas between."
+        ),
     ] = "",
     ledger: Annotated[
         str | None, typer.Option(help="A file or a database URL.", show_default="the gateway's own")

@@ -33,12 +33,11 @@ class Reconciler:
 
     def add(self, chunk: Columns, facts: Facts) -> None:
         """Rows of one chunk."""
-        labels = chunk.labels["engine"]
         for name, segments in self._segments.items():
-            if name not in labels:
+            mine = _asked(chunk, name)
+            if mine is None:
                 continue
-            mine = (chunk.codes["engine"] == labels.index(name)) & ~np.isnan(facts.prompt)
-            mine &= facts.kind != FAILED
+            mine &= ~np.isnan(facts.prompt) & (facts.kind != FAILED)
             inside = np.zeros(len(mine), np.bool_)
             edge = np.zeros(len(mine), np.bool_)
             for segment in segments:
@@ -66,6 +65,18 @@ class Reconciler:
             silent_prompt=sums.silent_prompt,
             at_the_edge=sums.at_the_edge,
         )
+
+
+def _asked(chunk: Columns, name: str) -> NDArray[np.bool_] | None:
+    """Which rows went to the replica of this id, or to the engine of this name that is one server; None: none did.
+
+    Ids of replicas have a slash in them, which names of engines have not.
+    """
+    column = "replica" if "/" in name else "engine"
+    if name not in chunk.labels[column]:
+        return None
+    rows: NDArray[np.bool_] = chunk.codes[column] == chunk.labels[column].index(name)
+    return rows if column == "replica" else rows & (chunk.codes["replica"] < 0)
 
 
 def _crosses(facts: Facts, segment: Segment) -> NDArray[np.bool_]:

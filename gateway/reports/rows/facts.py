@@ -9,7 +9,7 @@ from gateway.ledger import Columns
 from gateway.ledger.encoding import TIERS
 from gateway.reports.rows.classes import CONSISTENT, classify, reusable
 
-KEYS = ("tenant", "model", "engine", "route")
+KEYS = ("tenant", "model", "engine", "replica", "route")
 NAMES = (
     *KEYS, "reuse_status", "gap_cause", "divergence_cause", "arrival", "ttft", "duration", "status", "stream",
     "prompt", "reused", "matched", "completion", "block_size", "predicted", *TIERS,

@@ -179,3 +179,21 @@ async def test_the_scraper_keeps_what_engines_count_and_goes_on_where_one_is_awa
     await scraper.once()
     assert store.between(None, 8.0) == [Scrape("a", 7.0, 9, 4, 5)]
     store.close()
+
+
+def test_replicas_are_compared_one_by_one_and_add_up_to_their_engine() -> None:
+    rows = [replace(row, replica=f"e/{number % 2}") for number, row in enumerate(ROWS)]
+    counted_ = [
+        Scrape(f"e/{number}", at, prompt, reused, None)
+        for number, (prompt, reused) in enumerate(((50_000, 40_000), (20_000, 40_000)))
+        for at, prompt, reused in ((8_990.0, 0, 0), (9_200.0, prompt, reused))
+    ]
+    report = audited([*rows, replace(ROW, replica=None)], counted_)
+    assert [found.engine for found in report.reconciled] == ["e/0", "e/1"]
+    assert sum(found.prompt for found in report.reconciled) == 100_000  # that of no replica is not theirs
+    assert [(finding.rule, finding.engine) for finding in report.findings] == [("engine-counted-less", "e/1")]
+    with ledger([*rows, replace(ROW, replica=None)]) as reader:
+        by_replica = audit(reader, by=["engine", "replica"], until=NOW)
+        (whole,) = audit(reader, by=["engine"], until=NOW).groups
+    assert {group.key["replica"] for group in by_replica.groups} == {"e/0", "e/1", None}
+    assert sum(group.requests for group in by_replica.groups) == whole.requests == 101
