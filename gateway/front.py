@@ -9,8 +9,10 @@ from typing import Any, Protocol, TypeAlias
 import orjson
 
 from canon.memory import MemoryStore
+from gateway.ledger.expectation import Predictor
 from gateway.limits.counter import SharedCount
 from gateway.listener import listen
+from gateway.routing.router import Router
 
 Figures: TypeAlias = Sequence[Sequence[Any]]  # see `gateway.telemetry.figures`
 
@@ -22,10 +24,10 @@ class Siblings(Protocol):
         """Let others ask for `name`."""
 
     async def ask(self, name: str, *args: Any) -> list[Any]:
-        """What each of them answers; of one that is there and does not answer in time, nothing.
+        """What each of them answers.
 
         Raises:
-            SiblingsAwayError: nobody can tell who they are now.
+            SiblingsAwayError: not all of them can be asked now, or not all answer. Some may have been asked.
         """
 
     def count(self, own: Callable[[], Figures]) -> None:
@@ -83,6 +85,12 @@ class Front(Protocol):
     def counter(self) -> SharedCount | None:
         """Where it is counted what tenants use; None: in this process."""
 
+    def predictor(self, own: Predictor | None) -> Predictor | None:
+        """Who expects reuse, where `own` would in a process of its own."""
+
+    def router(self, engine: str, own: Router) -> Router:
+        """Who chooses replicas of `engine`, where `own` would in a process of its own."""
+
     @property
     def late(self) -> bool:
         """Whether it listens only once it is ready, since others answer until then."""
@@ -115,6 +123,14 @@ class OneProcess:
     def __init__(self, host: str, port: int, *, json: bool = False) -> None:
         self._host, self._port, self._json = host, port, json
         self._started = time.perf_counter()
+
+    def predictor(self, own: Predictor | None) -> Predictor | None:
+        """Its own."""
+        return own
+
+    def router(self, engine: str, own: Router) -> Router:
+        """Its own."""
+        return own
 
     def listen(self) -> socket.socket:
         """The socket that requests come to; raises ListenError."""

@@ -16,7 +16,7 @@ from gateway.canonical.recorder import AnswerRecorder
 from gateway.canonical.stage import Canonical, CanonStage
 from gateway.errors import context_too_long, invalid
 from gateway.generation import Tagged
-from gateway.ledger.expectation import Predictor, SentRequest
+from gateway.ledger.expectation import AskedPredictor, Predictor, SentRequest
 from gateway.ledger.sink import NO_LEDGER, LedgerSink
 from gateway.limits.hints import HEADER as HINTS_HEADER
 from gateway.limits.limits import Limits
@@ -105,7 +105,9 @@ async def canonical(
 
 async def expect(sent: SentRequest, context: JobContext, record: RequestRecord) -> None:
     """Note in `record` what the engine should have of this request, which goes to it now."""
-    if context.predictor is not None:
+    if isinstance(context.predictor, AskedPredictor):
+        record.expected = await context.predictor.expecting(sent)
+    elif context.predictor is not None:
         work = partial(context.predictor.expect, sent)
         record.expected = await context.threads.canonicalize(sent.size, work)
 

@@ -10,6 +10,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.reload.state import ConfigState
 from gateway.replicas.pool import EnginePool
+from gateway.routing.router import Router
 from gateway.settings import GatewaySettings
 from gateway.tenants.authenticator import OPEN, Authenticator
 
@@ -39,8 +40,16 @@ class Epoch:
 class Live:
     """Which epoch a request belongs to. Used from one event loop; engines that no epoch has any more are closed."""
 
-    def __init__(self, configured: Configured, state: ConfigState | None = None) -> None:
+    def __init__(
+        self,
+        configured: Configured,
+        state: ConfigState | None = None,
+        router: Callable[[str, Router], Router] = lambda _, own: own,
+    ) -> None:
+        """`router` gives who chooses an engine's replicas, from its name and who would if this process was alone."""
         self.state = state  # None: there is no file that could be loaded again
+        self._router = router
+        self._share(configured)
         self._epochs = [Epoch(configured)]
         self._make: Make = lambda _: {}
         self._closing: set[asyncio.Task[None]] = set()
@@ -62,6 +71,7 @@ class Live:
 
     def put(self, configured: Configured) -> None:
         """Requests get this from now on; its engines have been started. Those that run go on with what they have."""
+        self._share(configured)
         self._epochs.append(Epoch(configured, self._make(configured)))
         self._close_unused()
 
@@ -75,6 +85,10 @@ class Live:
         """Close all engines, those of requests that still run among them; again is of no effect."""
         pools = {pool for epoch in self._epochs for pool in epoch.configured.pools}
         await asyncio.gather(*(pool.aclose() for pool in pools), *self._closing)
+
+    def _share(self, configured: Configured) -> None:
+        for pool in configured.pools:
+            pool.router = self._router(pool.name, pool.router)
 
     def _close_unused(self) -> None:
         gone = [epoch for epoch in self._epochs[:-1] if not epoch.running]

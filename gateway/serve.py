@@ -90,12 +90,12 @@ class Service:
         self._reloader = reloader
         self._purges = Purges()
         self._purges.register("ledger", self._forget_rows)
-        self._live = Live(configured, None if reloader is None else reloader.state)
+        self._live = Live(configured, None if reloader is None else reloader.state, self._front.router)
         app = create_app_over(
             self._served,
             None,
             books.sink,
-            books.predictor,
+            self._front.predictor(books.predictor),
             books.capture,
             live=self._live,
             limits=shared.limits or Limits(workers=self._front.counter),

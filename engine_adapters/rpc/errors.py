@@ -54,6 +54,8 @@ def told(error: Exception) -> tuple[str, str, dict[str, Any]]:
         return "ContextLengthError", error.message, fields
     if isinstance(error, InvalidRequestError):
         return "InvalidRequestError", error.message, {"param": error.param, "code": error.code}
+    if isinstance(error, AwayError):
+        return "AwayError", str(error), {}
     kind = next((name for name, each in _PLAIN.items() if type(error) is each), None)
     if kind is None and isinstance(error, EngineError):
         kind = "EngineFailureError"
@@ -66,5 +68,7 @@ def raised(kind: str, message: str, fields: dict[str, Any]) -> Exception:
         return ContextLengthError(message, **fields)
     if kind == "InvalidRequestError":
         return InvalidRequestError(message, **fields)
+    if kind == "AwayError":
+        return AwayError(message)
     own = _PLAIN.get(kind)
     return FailedError(f"the other process failed: {message}") if own is None else own(message)

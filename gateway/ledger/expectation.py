@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,6 +46,14 @@ class SentRequest:
     block_size: int | None = None  # tokens; None: not known
     tokens: NDArray[np.int32] | None = None  # shape [prompt tokens]; None: the engine makes them itself
     routed: Routed | None = None  # counts instead of what the predictor would find itself
+
+
+@runtime_checkable
+class AskedPredictor(Protocol):
+    """A predictor in another process, which is waited for."""
+
+    async def expecting(self, request: "SentRequest") -> Expectation:
+        """As `Predictor.expect`, on the event loop."""
 
 
 class Predictor(Protocol):

@@ -4,6 +4,7 @@ A prompt of 250,000 tokens has 488 chunks, which are hashed about as fast as its
 five times as long. So blocks are hashed only inside the chunks where two prompts part.
 """
 
+from collections.abc import Sequence
 from hashlib import sha256
 from typing import TypeAlias
 
@@ -15,6 +16,7 @@ CHUNK = 512  # tokens
 
 Key: TypeAlias = int  # 64 bits of a hash; even: a chunk's, odd: a block's
 
+_DIGEST = 32  # bytes
 _CHUNK_BYTES = CHUNK * UNIT
 _BLOCK_BYTES = BLOCK * UNIT
 
@@ -58,6 +60,22 @@ class PromptChain:
         self._digests = self._chained()
         self.keys = _even_keys(self._digests)  # of whole chunks, in order
         self._blocks: dict[int, list[Key]] = {}
+
+    def dump(self) -> tuple[bytes, bytes, bytes]:
+        """For another process, which need not hash it again."""
+        return self.root, bytes(self._data), b"".join(self._digests)
+
+    @classmethod
+    def load(cls, dumped: Sequence[bytes]) -> "PromptChain":
+        """What `dump` gave, from a process of this server."""
+        chain = cls.__new__(cls)
+        chain.root, data, digests = dumped
+        chain._data = memoryview(data)
+        chain.tokens = len(data) // UNIT
+        chain._digests = [digests[at : at + _DIGEST] for at in range(0, len(digests), _DIGEST)]
+        chain.keys = _even_keys(chain._digests)
+        chain._blocks = {}
+        return chain
 
     def _chained(self) -> list[bytes]:
         # As `continued`, without its call for each.

@@ -1,6 +1,5 @@
 """The replica that should answer first: by the prefixes that each holds, and by what waits there."""
 
-import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +8,7 @@ from typing import NamedTuple, TypeAlias
 from engine_adapters.base import ReuseReport
 from gateway.routing.chain import BLOCK, CHUNK, PromptChain
 from gateway.routing.prefill_rate import PrefillRates
-from gateway.routing.prompt_chain import chain_of
+from gateway.routing.prompt_chain import chained
 from gateway.routing.replica_index import ReplicaIndex, Sending
 from gateway.routing.replica_load import Loads, ReplicaLoad
 from gateway.routing.router import Decision, Reason, RouteAsk, Score
@@ -18,8 +17,6 @@ from gateway.routing.settings import RoutingSettings
 from gateway.routing.token_ratio import TokenRatios
 
 Clock: TypeAlias = Callable[[], float]
-
-_INLINE = 1 << 20  # bytes; larger bodies are hashed off the event loop
 
 
 @dataclass(slots=True)
@@ -131,9 +128,7 @@ class PrefixRouter:
         """None: there is no prompt, or no replica to choose from."""
         if not ask.prompt or (len(candidates) == 1 and self.loads.alone(candidates[0])):
             return None
-        if ask.size <= _INLINE:
-            return chain_of(ask)
-        return await asyncio.to_thread(chain_of, ask)
+        return await chained(ask)
 
     def _views(
         self,

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine_adapters.base import ReuseReport
+from gateway.routing.chain import PromptChain
 from gateway.tenants.tenant import DEFAULT, Tenant
 
 Reason = Literal["only", "prefix", "session", "emptiest", "balance", "turn", "retry"]
@@ -25,6 +26,7 @@ class RouteAsk:
     tenant: Tenant = DEFAULT
     tokens: NDArray[np.int32] | None = None  # shape [prompt tokens]; None: the engine makes them itself
     session: str | None = None  # what says which requests belong together; None: nothing does
+    chain: PromptChain | None = None  # of the prompt, where somebody has made it already
     prompt: bool = True  # False: leaves no prefix behind (embeddings)
 
     @property

@@ -18,6 +18,7 @@ class Plan:
     folder: str  # of the server's sockets; nobody else may enter it
     host: str
     port: int  # never 0
+    workers: int = 1  # that the server has
     again: bool = False  # it takes the place of one that has ended
     server: str = ""  # what tells this server from others
 

@@ -18,10 +18,13 @@ from gateway.telemetry.figures import Family
 from gateway.workers.fallen import Fallen
 from gateway.workers.seat import Seat
 from gateway.workers.shared_limits import LimitsKeeper
+from gateway.workers.shared_prediction import PredictionKeeper
+from gateway.workers.shared_routing import RoutingKeeper
 
 log = logging.getLogger("kvgate.workers")
 
-_ANSWER_S = 2.0  # for one worker's answer to what another one asks of all
+_ANSWER_S = 2.0  # for what one worker has counted
+_ASK_S = 60.0  # for one worker's answer to what another one asks of all
 
 
 def run_state(seat: Seat, settings: CanonSettings) -> int:
@@ -36,7 +39,8 @@ async def _run(seat: Seat, settings: CanonSettings) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, ending.set)
     fallen = Fallen(seat.plan.state_socket.with_name("counted"))
-    server = await Server(StateService(settings, fallen).service()).listen(seat.plan.state_socket)
+    service = StateService(settings, fallen, seat.plan.workers).service()
+    server = await Server(service).listen(seat.plan.state_socket)
     seat.say_ready("")
     await ending.wait()
     server.close()
@@ -45,12 +49,16 @@ async def _run(seat: Seat, settings: CanonSettings) -> None:
 class StateService:
     """What workers ask for. Quick calls answer at once, in the order in which they came."""
 
-    def __init__(self, settings: CanonSettings, fallen: Fallen) -> None:
+    def __init__(self, settings: CanonSettings, fallen: Fallen, workers: int) -> None:
+        """`workers`: how many there should be."""
+        self._expected = workers
         self._memory = LocalStore(settings.memory_bytes, ttl_s=settings.memory_ttl_s)
         self._workers: dict[Connection, str] = {}  # the process's own name, which no other ever has
         self._said: dict[Connection, list[Family]] = {}
         self._fallen = fallen
         self._limits = LimitsKeeper(lambda: len(self._workers))
+        self._routing = RoutingKeeper()
+        self._prediction = PredictionKeeper()
 
     def service(self) -> Service:
         """For a `Server`."""
@@ -61,6 +69,8 @@ class StateService:
             "memory.compare_and_put": lambda _, key, old, new: memory.compare_and_put(key, old, new),
             "memory.forget": lambda _, prefix: memory.forget(prefix),
             **self._limits.calls(),
+            **self._routing.calls(),
+            **self._prediction.calls(),
             "hello": self._hello,
             "figures": self._figures,
             "all_figures": self._all_figures,
@@ -77,6 +87,7 @@ class StateService:
 
     def _gone(self, connection: Connection) -> None:
         self._limits.gone(connection)
+        self._routing.gone(connection)
         process, said = self._workers.pop(connection, None), self._said.pop(connection, None)
         if process is not None and said is not None:
             self._fallen.add(process, said)
@@ -94,14 +105,22 @@ class StateService:
         return [*there, *self._fallen.snapshots()]
 
     async def _ask(self, asking: Connection, name: str, args: list[Any]) -> list[Any]:
-        """What each other worker answers. One that does not is left out, and said."""
+        """What each other worker answers; raises AwayError where not all of them do."""
         others = [each for each in self._workers if each is not asking]
-        found = await asyncio.gather(*(self._asked(each, name, args) for each in others))
-        return [answer for answered, answer in found if answered]
+        if len(others) < self._expected - 1:
+            raise AwayError(f"{len(others) + 1} of {self._expected} workers are there now")
+        found = await asyncio.gather(*(self._asked(each, name, args, _ASK_S) for each in others))
+        silent = [self._workers.get(each, "one that has ended") for each in others]
+        silent = [who for who, (answered, _) in zip(silent, found, strict=True) if not answered]
+        if silent:
+            raise AwayError(f"no answer from worker {', '.join(silent)}")
+        return [answer for _, answer in found]
 
-    async def _asked(self, worker: Connection, name: str, args: list[Any]) -> tuple[bool, Any]:
+    async def _asked(
+        self, worker: Connection, name: str, args: list[Any], timeout_s: float = _ANSWER_S
+    ) -> tuple[bool, Any]:
         try:
-            return True, await worker.call(name, *args, timeout_s=_ANSWER_S)
+            return True, await worker.call(name, *args, timeout_s=timeout_s)
         except (AwayError, FailedError) as error:
             fields = {"asked": name, "process": self._workers.get(worker, "gone"), "error": str(error)}
             log.warning("a worker did not answer", extra={"fields": fields})

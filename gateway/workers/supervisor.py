@@ -84,9 +84,8 @@ class Supervisor:
             # Short, since the path of a socket has some hundred bytes at most.
             folder = tempfile.mkdtemp(prefix="kvgate-")
             try:
-                asyncio.run(
-                    self._run(Plan("worker", 0, folder, self._host, _port(kept), server=secrets.token_hex(8)))
-                )
+                plan = Plan("worker", 0, folder, self._host, _port(kept), self._workers)
+                asyncio.run(self._run(replace(plan, server=secrets.token_hex(8))))
             finally:
                 shutil.rmtree(folder, ignore_errors=True)
         return self._status

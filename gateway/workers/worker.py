@@ -16,6 +16,7 @@ from engine_adapters.rpc.errors import AwayError, RpcError
 from engine_adapters.rpc.link import Link
 from engine_adapters.rpc.service import Service
 from gateway.front import Figures, Siblings, SiblingsAwayError
+from gateway.ledger.expectation import Predictor
 from gateway.listener import bound, listen
 from gateway.prompts import PromptSource
 from gateway.served import Backend, Load, Progress
@@ -23,10 +24,13 @@ from gateway.settings import CanonSettings
 from gateway.workers.seat import Seat
 from gateway.workers.shared_limits import WorkerCounter
 from gateway.workers.shared_memory import SharedMemory
+from gateway.workers.shared_prediction import WorkerPredictor
+from gateway.workers.shared_routing import shared_router
 
 log = logging.getLogger("kvgate.workers")
 
 _PUBLISH_S = 2.0  # what a process counted in the last of them is lost when it is killed
+_ASK_S = 65.0  # for the answers of all others
 _STATE_S = 10.0  # for the state's process at the start; then it is gone on without
 
 
@@ -44,7 +48,7 @@ class OtherWorkers(Siblings):
 
     async def ask(self, name: str, *args: Any) -> list[Any]:
         try:
-            found: list[Any] = await self.link.call("ask", name, args)
+            found: list[Any] = await self.link.call("ask", name, args, timeout_s=_ASK_S)
         except RpcError as error:
             raise SiblingsAwayError(str(error)) from error
         return found
@@ -82,12 +86,17 @@ class WorkerFront:
         self._memory = SharedMemory.at(str(plan.state_socket), alone)
         self.memory: MemoryStore | None = self._memory
         self.counter: WorkerCounter | None = WorkerCounter(self._others.link)
+        self.router = shared_router(self._others.link)
         self._publishing: asyncio.Task[None] | None = None
 
     @property
     def late(self) -> bool:
         """Where it takes the place of one that has ended, the others answer until it can."""
         return self._seat.plan.again
+
+    def predictor(self, own: Predictor | None) -> Predictor | None:
+        """One for all workers, where there is to be one."""
+        return None if own is None else WorkerPredictor(self._others.link)
 
     def listen(self) -> socket.socket:
         """A socket of its own on the port of all: the kernel spreads connections evenly over those."""

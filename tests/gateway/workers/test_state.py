@@ -30,7 +30,7 @@ def folder() -> Iterator[Path]:
 
 
 async def serve(folder: Path) -> Server:
-    service = StateService(CanonSettings(), Fallen(folder / "counted")).service()
+    service = StateService(CanonSettings(), Fallen(folder / "counted"), 3).service()
     return await Server(service).listen(folder / "state.sock")
 
 
@@ -188,7 +188,12 @@ async def test_a_worker_asks_all_others(folder: Path, state: Server) -> None:
     for number, each in enumerate(workers):
         each.offer("purge", breaks if number == 2 else lambda what, n=number: f"{n} {what}")
     assert await workers[2].ask("purge", "it") == ["0 it", "1 it"]
-    assert await workers[0].ask("purge", "it") == ["1 it"]
+    with pytest.raises(SiblingsAwayError, match="no answer from worker 2"):
+        await workers[0].ask("purge", "it")
+    await workers[1].link.aclose()
+    await until(lambda: len(state.connections) == 2)
+    with pytest.raises(SiblingsAwayError, match="2 of 3 workers"):
+        await workers[2].ask("purge", "it")
     for each in workers:
         await each.link.aclose()
 

@@ -1,0 +1,176 @@
+"""One index of what replicas hold for all workers of a server: they ask it where a request goes."""
+
+import itertools
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from engine_adapters.base import ReuseReport
+from engine_adapters.rpc.connection import Connection
+from engine_adapters.rpc.errors import RpcError
+from engine_adapters.rpc.link import Link
+from engine_adapters.rpc.service import Call
+from gateway.routing.chain import PromptChain
+from gateway.routing.policies import router_of
+from gateway.routing.prefix_router import PrefixRouter
+from gateway.routing.prompt_chain import chained
+from gateway.routing.router import Decision, RouteAsk, Router
+from gateway.routing.settings import RoutingSettings
+from gateway.tenants.tenant import Tenant
+
+log = logging.getLogger("kvgate.workers")
+
+_TIMEOUT_S = 1.0
+_COUNTED = np.empty(0, dtype=np.int32)  # says that the prompt is hashed by its tokens
+
+
+class RoutingKeeper:
+    """The routers, in the process that all workers are connected to."""
+
+    def __init__(self) -> None:
+        self._routers: dict[str, tuple[RoutingSettings, Router]] = {}  # by engine
+        self._numbers = itertools.count(1)
+        self._sent: dict[Connection, dict[int, tuple[Router, Decision]]] = {}
+
+    def calls(self) -> dict[str, Call]:
+        """For a `Service`."""
+        return {
+            "routing.choose": self._choose,
+            "routing.first_token": self._first_token,
+            "routing.ended": self._ended,
+            "routing.forget": self._forget,
+        }
+
+    def gone(self, connection: Connection) -> None:
+        """A worker has ended, and with it all that it had sent."""
+        for router, decision in self._sent.pop(connection, {}).values():
+            router.ended(decision, None)
+
+    async def _choose(
+        self, connection: Connection, settings: dict[str, Any], ask: dict[str, Any], candidates: list[str]
+    ) -> Decision:
+        router = self._router(ask["engine"], msgspec.convert(settings, RoutingSettings))
+        decision = await router.choose(_ask_of(ask), candidates)
+        number = next(self._numbers)
+        self._sent.setdefault(connection, {})[number] = (router, decision)
+        return replace(decision, token=number)
+
+    def _first_token(self, connection: Connection, number: int) -> None:
+        found = self._sent.get(connection, {}).get(number)
+        if found is not None:
+            found[0].first_token(found[1])
+
+    def _ended(self, connection: Connection, number: int, reuse: dict[str, Any] | None) -> None:
+        found = self._sent.get(connection, {}).pop(number, None)
+        if found is not None:
+            found[0].ended(found[1], None if reuse is None else msgspec.convert(reuse, ReuseReport))
+
+    def _forget(self, _: Connection, engine: str, replica: str) -> None:
+        if engine in self._routers:
+            self._routers[engine][1].forget(replica)
+
+    def _router(self, engine: str, settings: RoutingSettings) -> Router:
+        known = self._routers.get(engine)
+        if known is None or known[0] != settings:
+            known = self._routers[engine] = (settings, router_of(settings))
+        return known[1]
+
+
+class WorkerRouter:
+    """As `Router` says, for one worker. `own` goes on where the others' index is away.
+
+    Where one replica was all that there ever was, there is nothing to ask.
+    """
+
+    def __init__(self, link: Link, engine: str, own: PrefixRouter) -> None:
+        self._link = link
+        self._engine = engine
+        self.own = own
+        self._several = False
+        self._away = False
+
+    async def choose(self, ask: RouteAsk, candidates: Sequence[str]) -> Decision:
+        """One of `candidates`."""
+        self._several = self._several or len(candidates) > 1
+        if not self._several:
+            return await self.own.choose(ask, candidates)
+        chain = await chained(ask) if ask.prompt else None
+        try:
+            answer = await self._link.call(
+                "routing.choose", self.own.settings, _sent(ask, chain), list(candidates), timeout_s=_TIMEOUT_S
+            )
+        except RpcError as error:
+            self._say(error)
+            return await self.own.choose(replace(ask, chain=chain), candidates)
+        self._away = False
+        decision = msgspec.convert(answer, Decision)
+        if decision.replica not in candidates:  # a frame of another build's
+            return await self.own.choose(ask, candidates)
+        return decision
+
+    def first_token(self, decision: Decision) -> None:
+        """The replica has begun to answer."""
+        if isinstance(decision.token, int):
+            self._link.tell("routing.first_token", decision.token)
+        else:
+            self.own.first_token(decision)
+
+    def ended(self, decision: Decision, reuse: ReuseReport | None) -> None:
+        """The request has ended there."""
+        if isinstance(decision.token, int):
+            self._link.tell("routing.ended", decision.token, reuse)
+        else:
+            self.own.ended(decision, reuse)
+
+    def forget(self, replica: str) -> None:
+        """It has no prefix any more."""
+        self.own.forget(replica)
+        self._link.tell("routing.forget", self._engine, replica)
+
+    def _say(self, error: RpcError) -> None:
+        if not self._away:
+            fields = {"engine": self._engine, "error": str(error)}
+            log.error("THE SHARED INDEX IS AWAY: this worker routes alone", extra={"fields": fields})
+        self._away = True
+
+
+def shared_router(link: Link) -> Callable[[str, Router], Router]:
+    """For one worker: from an engine's name and its router to one that all workers share, where there is such."""
+
+    def share(engine: str, router: Router) -> Router:
+        return WorkerRouter(link, engine, router) if isinstance(router, PrefixRouter) else router
+
+    return share
+
+
+def _sent(ask: RouteAsk, chain: PromptChain | None) -> dict[str, Any]:
+    return {
+        "request_id": ask.request_id,
+        "engine": ask.engine,
+        "model": ask.model,
+        "tenant": ask.tenant.name,
+        "group": ask.tenant.group,
+        "session": ask.session,
+        "counted": ask.tokens is not None,
+        "chain": None if chain is None else chain.dump(),
+    }
+
+
+def _ask_of(sent: dict[str, Any]) -> RouteAsk:
+    chain = sent["chain"]
+    return RouteAsk(
+        request_id=sent["request_id"],
+        engine=sent["engine"],
+        model=sent["model"],
+        body={},
+        size=0,
+        tenant=Tenant(sent["tenant"], sent["group"]),
+        tokens=_COUNTED if sent["counted"] else None,
+        session=sent["session"],
+        prompt=chain is not None,
+        chain=None if chain is None else PromptChain.load(chain),
+    )
