@@ -1,6 +1,7 @@
 """Where a conversation memory keeps its records: in this process, or on a server that several replicas share."""
 
 from abc import ABC, abstractmethod
+from contextlib import AbstractContextManager, nullcontext
 
 
 class MemoryStore(ABC):
@@ -20,6 +21,10 @@ class MemoryStore(ABC):
     @abstractmethod
     def compare_and_put(self, key: bytes, expected: bytes | None, value: bytes) -> bool:
         """`put` if the record still is `expected` (None: there is none). False: it is not, and nothing was set."""
+
+    def burst(self) -> AbstractContextManager[None]:
+        """`with store.burst():` around what one request asks for, on one thread: a store may read ahead within it."""
+        return nullcontext()
 
     @abstractmethod
     def forget(self, prefix: bytes) -> int:

@@ -1,8 +1,11 @@
 """The conversation memory that several gateways share, in Redis."""
 
 import logging
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 
 from canon.memory import LocalStore, MemoryStore
+from gateway.canonical.read_ahead import ReadAhead
 from gateway.canonical.seal import Seal
 from gateway.shared_state.errors import AwayError, SharedStateError
 from gateway.shared_state.scripts import Script
@@ -23,6 +26,17 @@ else
   redis.call('DEL', KEYS[1])
 end
 return 1
+""")
+
+# ARGV: milliseconds that each lives from now on.
+_GET_ALL = Script("""
+local found = redis.call('MGET', unpack(KEYS))
+for place, key in ipairs(KEYS) do
+  if found[place] then
+    redis.call('PEXPIRE', key, ARGV[1])
+  end
+end
+return found
 """)
 
 
@@ -50,11 +64,12 @@ class SharedMemoryStore(MemoryStore):
         self._seal = seal
         self._refused = ""  # what the server said last
         self._unreadable = False
+        self._ahead = ReadAhead(self._fetch)
         state.circuit.on_return(self._hand_over)
 
     def get(self, key: bytes) -> bytes | None:
         try:
-            stored = self._calls.execute("GETEX", self._name(key), "PX", self._ttl_ms)
+            stored = self._ahead.get(key)
         except SharedStateError as error:
             self._say(error)
             return self._local.get(key)
@@ -62,7 +77,12 @@ class SharedMemoryStore(MemoryStore):
         # What was kept while the server was away may not be there yet.
         return self._local.get(key) if value is None and len(self._local) else value
 
+    def burst(self) -> AbstractContextManager[None]:
+        """As `MemoryStore` says: one round trip brings most of what the turn before has read."""
+        return self._ahead.burst()
+
     def put(self, key: bytes, value: bytes) -> None:
+        self._ahead.written(key)
         try:
             if len(value) > self._max_record_bytes:
                 self._calls.execute("DEL", self._name(key))
@@ -73,6 +93,7 @@ class SharedMemoryStore(MemoryStore):
             self._local.put(key, value)
 
     def compare_and_put(self, key: bytes, expected: bytes | None, value: bytes) -> bool:
+        self._ahead.written(key)
         try:
             if expected is not None and len(self._local) and self._local.get(key) == expected:
                 done = self._compare_and_put(key, None, value)  # so far it was known here only
@@ -93,6 +114,14 @@ class SharedMemoryStore(MemoryStore):
         for keys in self._calls.keys(_pattern(self._name(prefix))):
             forgotten += int(self._calls.execute("UNLINK", *keys))
         return forgotten
+
+    def _fetch(self, keys: Sequence[bytes]) -> Sequence[bytes | None]:
+        if len(keys) == 1:
+            return [self._calls.execute("GETEX", self._name(keys[0]), "PX", self._ttl_ms)]
+        found: Sequence[bytes | None] = self._calls.run(
+            _GET_ALL, [self._name(key) for key in keys], [self._ttl_ms]
+        )
+        return found
 
     def _compare_and_put(self, key: bytes, expected: bytes | None, value: bytes) -> bool:
         fits = len(value) <= self._max_record_bytes

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -94,7 +95,8 @@ class CanonStage:
             if clean is not None and (known := self._clean.get(clean)) is not None:
                 return Canonical(incoming.body, incoming.raw, known)
         memory = self._memory if remembers else None
-        result = canonicalize(incoming.body, policy, memory, scope, session=session)
+        with self._memory.store.burst() if remembers else nullcontext():
+            result = canonicalize(incoming.body, policy, memory, scope, session=session)
         if result.changed and not remembers:
             loss = round_trip_loss(incoming.raw, incoming.body)
             if loss is not None:

@@ -144,6 +144,7 @@ class RequestRecord:
             "reuse": None if reuse is None or reuse.status == "reported" else reuse.status,
             "completion_tokens": self.completion_tokens,
             "error": self.error,
+            "limited": self.limited,
             "ttft_ms": None if self.ttft_s is None else round(self.ttft_s * 1000, 2),
             "total_ms": round(self.seconds * 1000, 2),
         }

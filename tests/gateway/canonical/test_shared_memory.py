@@ -185,15 +185,48 @@ def test_two_gateways_rewrite_one_conversation_alike(redis_server: RedisServer, 
         )
 
 
-def _converse(memory: Callable[[int], canon.ConversationMemory], session: str = "") -> list[object]:
-    """Five turns of a client whose system text has a clock; what was sent in each."""
+def test_a_turn_asks_a_few_times_and_not_once_for_each_turn_before(redis_server: RedisServer) -> None:
+    with shared(redis_server) as store:
+        memory = canon.ConversationMemory(store, all_recorded=True)
+        _converse(lambda _: memory, turns=30)
+        client = redis_server.client()
+        client.config_resetstat()
+        _converse(lambda _: memory, turns=30)
+        reads = client.info("commandstats")
+        assert reads["cmdstat_getex"]["calls"] < 30 * 12
+
+
+def test_what_is_read_ahead_is_what_is_there(redis_server: RedisServer) -> None:
+    """Others write between bursts, and this thread within one: both are seen."""
+    with shared(redis_server, seal=SEAL) as store, shared(redis_server, seal=SEAL) as other:
+        for value in (b"one", b"two"):
+            with store.burst():
+                assert [store.get(key(n)) for n in range(5)] == (
+                    [None] * 5 if value == b"one" else [b"one"] * 5
+                )
+                store.put(key(3), value)
+                assert store.get(key(3)) == value
+                assert store.compare_and_put(key(4), b"one" if value == b"two" else None, b"mine")
+                assert store.get(key(4)) == b"mine"
+            for n in range(5):
+                other.put(key(n), b"one")
+        with store.burst():
+            assert not store.compare_and_put(key(2), b"mine", b"x")
+            assert [store.get(key(n)) for n in range(5)] == [b"one"] * 5
+
+
+def _converse(
+    memory: Callable[[int], canon.ConversationMemory], session: str = "", turns: int = 5
+) -> list[object]:
+    """Turns of a client whose system text has a clock; what was sent in each."""
     messages: list[dict[str, object]] = [{"role": "system", "content": ""}]
     sent: list[object] = []
-    for turn in range(5):
-        messages[0]["content"] = f"You help.\nCurrent time: 2026-03-01 14:0{turn}:00\nBe brief."
+    for turn in range(turns):
+        messages[0]["content"] = f"You help.\nCurrent time: 2026-03-01 14:{turn:02}:00\nBe brief."
         messages.append({"role": "user", "content": f"question {turn}"})
         body = {"model": "m", "messages": [dict(each) for each in messages]}
-        result = canon.canonicalize(body, "full", memory(turn), "scope", session=session)
+        with memory(turn).store.burst():
+            result = canon.canonicalize(body, "full", memory(turn), "scope", session=session)
         sent.append(result.body)
         answer = {"role": "assistant", "content": f"answer {turn}"}
         memory(turn).record(body, {"choices": [{"index": 0, "message": answer}]}, "scope", session)
