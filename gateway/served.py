@@ -192,9 +192,13 @@ class Served:
         )
         return ApiError(404, message, param="model", code="model_not_found")
 
+    def local(self) -> list[Backend]:
+        """The backend in this process, where there is one."""
+        return [] if self._process.backend is None else [self._process.backend]
+
     def local_models(self) -> list[str]:
         """The one of the backend in this process, where there is one."""
-        return [] if self._process.backend is None else [self._process.backend.capabilities().model]
+        return [each.capabilities().model for each in self.local()]
 
     def models(self) -> list[ServedModel]:
         """All models that can be asked for now, each name once; raises EngineNotReadyError where there are none."""

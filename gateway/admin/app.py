@@ -64,16 +64,22 @@ class AdminApp:
 
     async def _engines(self, _: Request) -> Response:
         served = self._parts.served
+        local = [
+            {"name": each.name, "models": served.local_models(), "replicas": []} for each in served.local()
+        ]
         engines = [
-            {
-                "name": pool.name,
-                "models": sorted(pool.models),
-                "replicas": [
-                    {"replica": each.replica, "ready": each.ready, "detail": each.detail}
-                    for each in pool.replicas
-                ],
-            }
-            for pool in served.pools
+            *local,
+            *(
+                {
+                    "name": pool.name,
+                    "models": sorted(pool.models),
+                    "replicas": [
+                        {"replica": each.replica, "ready": each.ready, "detail": each.detail}
+                        for each in pool.replicas
+                    ],
+                }
+                for pool in served.pools
+            ),
         ]
         return json_response({"ready": (await served.health()).ready, "engines": engines})
 

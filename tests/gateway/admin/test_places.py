@@ -1,0 +1,146 @@
+"""How single places forget a tenant, and that one that fails holds up no other."""
+
+import asyncio
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from gateway.canonical.policies import parse_policy
+from gateway.canonical.stage import CanonStage
+from gateway.ledger.books import LedgerBooks
+from gateway.ledger.capture import BodyCapture, CaptureSettings
+from gateway.ledger.expectation import SentRequest
+from gateway.ledger.opening import open_reader
+from gateway.ledger.shadow import ShadowPredictor
+from gateway.responses.bindings import Binding, LocalBindings
+from gateway.settings import CanonSettings
+from gateway.tenants.purging import Forgotten, PurgeAsk, Purges
+from gateway.transport.incoming import Incoming
+from tests.gateway.ledger.rows import row
+from tests.gateway.scripted_engine import wait_until
+
+ASK = PurgeAsk("a", ("a/m",))
+BODY = {
+    "model": "m",
+    "messages": [{"role": "system", "content": "Now it is 2026-01-02T10:00:00Z.\nBe kind."}],
+}
+
+
+async def test_a_place_that_fails_holds_up_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    async def fails(_: PurgeAsk) -> Forgotten:
+        raise ValueError("a prompt may stand in here")
+
+    async def works(ask: PurgeAsk) -> Forgotten:
+        return Forgotten(len(ask.scopes))
+
+    purges = Purges()
+    purges.register("one", fails)
+    purges.register("two", works)
+    purges.register("lead", works, once=True)
+    found = await purges.here(ASK)
+    assert (found["one"].complete, found["two"].count, found["lead"].count) == (False, 1, 1)
+    assert "prompt" not in found["one"].detail + caplog.text
+    assert list(await purges.asked("a", ["a/m"], False)) == ["one", "two"]
+
+
+def test_the_memory_forgets_one_scope() -> None:
+    stage = CanonStage(CanonSettings((parse_policy("full"),)))
+    raw = json.dumps({**BODY, "messages": [*BODY["messages"], {"role": "user", "content": "Hello"}]}).encode()
+    incoming = Incoming(json.loads(raw), raw)
+    for scope in ("a/m", "b/m"):
+        stage.apply(incoming, stage.policy("chat", "m", incoming), scope)
+    assert stage.forget("a/m") > 0
+    assert stage.forget("a/m") == 0
+    assert stage.forget("b/m") > 0
+
+
+def test_predictions_begin_anew() -> None:
+    predictor = ShadowPredictor()
+    body = {"messages": [{"role": "user", "content": "A prompt of some length. " * 40}]}
+    request = SentRequest("e", "a/m", body, body, 1000, 16)
+    predictor.expect(request)
+    assert predictor.expect(request).predicted
+    predictor.forget()
+    assert predictor.expect(request).predicted == 0
+
+
+async def test_responses_of_one_tenant_are_known_no_more() -> None:
+    bindings = LocalBindings()
+    for tenant in ("a", "a", "b"):
+        await bindings.bind(tenant, f"resp_{len(bindings)}", Binding("e", "r"))
+    assert await bindings.forget_tenant("a") == 2
+    assert await bindings.forget_tenant("a") == 0
+    assert len(bindings) == 1
+    assert await bindings.find("b", "resp_2") is not None
+
+
+def test_rows_that_still_wait_are_forgotten_too(tmp_path: Path) -> None:
+    books = LedgerBooks(str(tmp_path / "rows.db"), {})
+    for number in range(700):
+        books.sink.put(row(number, "a" if number % 2 else "b"))
+    assert books.forget("a") == 350
+    assert books.forget("a") == 0
+    books.close()
+    assert {each.tenant for each in open_reader(str(tmp_path / "rows.db"), {}).rows()} == {"b"}
+
+
+def take(capture: BodyCapture, tenant: str, number: int) -> None:
+    capture.take(f"{tenant}{number}", json.dumps({"n": number}).encode(), tenant=tenant)
+
+
+def lines(folder: Path) -> list[str]:
+    return [line for file in folder.glob("*.jsonl") for line in file.read_text().splitlines()]
+
+
+def test_bodies_of_one_tenant_go_and_the_next_ones_are_kept(tmp_path: Path) -> None:
+    folder = tmp_path / "bodies"
+    capture = BodyCapture(CaptureSettings(folder, share=1.0, file_bytes=2000)).start()
+    for number in range(100):
+        take(capture, "a" if number % 3 else "b", number)
+    wait_until(lambda: capture.counts().kept == 100, "all are written")
+    assert capture.forget("a") == 66
+    assert len(lines(folder)) == 34
+    take(capture, "a", 1000)
+    capture.close()
+    assert len(lines(folder)) == 35
+    assert all((file.stat().st_mode & 0o777) == 0o600 for file in folder.glob("*.jsonl"))
+    assert not list(folder.glob(".bodies*"))
+
+
+def test_files_that_another_process_writes_to_are_left_to_it(tmp_path: Path) -> None:
+    folder = tmp_path / "bodies"
+    capture = BodyCapture(CaptureSettings(folder, share=1.0)).start()
+    line = '{"request":{},"id":"x","tenant":"a"}\n'
+    running, gone = (
+        folder / f"bodies-20260101T000000-{pid}-00000000.jsonl" for pid in (os.getppid(), 2**22 + 1)
+    )
+    for file in (running, gone):
+        file.write_text(line)
+    assert capture.forget("a") == 1
+    assert running.exists()
+    assert not gone.exists()
+    capture.close()
+
+
+def test_forgetting_while_requests_come_loses_no_line_of_others(tmp_path: Path) -> None:
+    folder = tmp_path / "bodies"
+    capture = BodyCapture(CaptureSettings(folder, share=1.0, file_bytes=3000)).start()
+
+    async def both() -> None:
+        async def put() -> None:
+            for number in range(400):
+                take(capture, "ab"[number % 2], number)
+                await asyncio.sleep(0)
+
+        async def forget() -> None:
+            for _ in range(10):
+                await asyncio.to_thread(capture.forget, "a")
+
+        await asyncio.gather(put(), forget())
+
+    asyncio.run(both())
+    capture.close()
+    assert sum('"tenant":"b"' in line for line in lines(folder)) == 200
+    assert capture.counts().failed == 0
