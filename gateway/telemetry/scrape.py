@@ -22,6 +22,7 @@ from gateway.telemetry.figures import families_sent, merged
 from gateway.telemetry.ledger_metrics import ledger_families
 from gateway.telemetry.operation_metrics import operation_families, reload_counts
 from gateway.telemetry.replica_metrics import REPLICA, label_of, replica_families
+from gateway.telemetry.routing_metrics import routing_families
 
 log = logging.getLogger("kvgate.gateway")
 
@@ -77,6 +78,7 @@ class Scrape:
         yield from ledger_families(self._ledger)
         yield from self._limits()
         yield from replica_families(self._served.pools)
+        yield from routing_families(self._served.pools)
         yield from reload_counts(self._config)
 
     def _operation(self) -> list[Metric]:

@@ -15,6 +15,7 @@ from gateway.telemetry.limits_metrics import LimitsMetrics
 from gateway.telemetry.otel.opening import open_tracing
 from gateway.telemetry.otel.options import OtelOptions
 from gateway.telemetry.request_metrics import RequestMetrics
+from gateway.telemetry.routing_metrics import RoutingMetrics
 from gateway.telemetry.scrape import Scrape
 from gateway.transport.record import RequestRecord
 
@@ -35,6 +36,7 @@ class Telemetry:
         registry = CollectorRegistry()
         self._facts = FactsMaker()
         self._requests = RequestMetrics(registry)
+        self._routing = RoutingMetrics(registry)
         self.tracing = open_tracing(otel)
         self._limits = LimitsMetrics(registry, limits or Limits())
         self._scrape = Scrape(registry, served, admission, ledger, siblings, self._limits.families, config)
@@ -45,6 +47,7 @@ class Telemetry:
         facts = self._facts.facts(record, now)
         if facts is not None:
             self._requests.ended(facts)
+            self._routing.ended(record)
             self._limits.ended(record)
             self.tracing.ended(record, facts, now)
 

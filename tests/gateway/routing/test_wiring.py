@@ -188,3 +188,20 @@ def test_a_tokenizer_makes_prompts_exact_and_what_it_cannot_render_is_known_by_i
         assert isinstance(counted[0], np.ndarray)
         two.ask("One", tools="no list of tools")
         assert counted[1] is None or tokens.failed == 0
+
+
+def test_metrics_tell_reasons_and_whether_predictions_came_true(two: Fleet) -> None:
+    two.ask("One")
+    two.ask("One", "Two")
+    two.gateway.rows.last(2)
+    text = two.gateway.http.get("/metrics").text
+    lines = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
+    assert lines['kvgate_routed_requests_total{kvgate_engine="fake",reason="prefix"}'] == "1.0"
+    assert lines['kvgate_routed_prompts_total{form="text",kvgate_engine="fake"}'] == "2.0"
+    predicted = float(lines['kvgate_routed_predicted_tokens_total{kvgate_engine="fake"}'])
+    assert predicted == pytest.approx(
+        float(lines['kvgate_routed_reused_tokens_total{kvgate_engine="fake"}']), rel=0.1
+    )
+    held = [float(v) for name, v in lines.items() if name.startswith("kvgate_replica_held_tokens{")]
+    assert sorted(held)[0] == 0
+    assert sorted(held)[1] > 800
