@@ -5,7 +5,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import httpx
@@ -37,9 +37,10 @@ def gateway_over(engines: Sequence[EngineProcess], policy: PoolPolicy = POLICY) 
 class Reading(threading.Thread):
     """Reads a stream beside the test, to whatever end it has."""
 
-    def __init__(self, gateway: Relaying, **headers: str) -> None:
+    def __init__(self, gateway: Relaying, asked: Mapping[str, object] = LONG, **headers: str) -> None:
         super().__init__()
         self._gateway = gateway
+        self._asked = asked
         self._headers = headers
         self.body = b""
         self.clean = True
@@ -48,7 +49,7 @@ class Reading(threading.Thread):
     def run(self) -> None:
         try:
             with httpx.stream(
-                "POST", f"{self._gateway.url}{CHAT}", json=LONG, headers=self._headers, timeout=30
+                "POST", f"{self._gateway.url}{CHAT}", json=self._asked, headers=self._headers, timeout=30
             ) as answer:
                 for chunk in answer.iter_raw():
                     self.body += chunk
