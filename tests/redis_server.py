@@ -1,6 +1,7 @@
 """A real Redis of a test's own: its own folder, a free loopback port; it can be killed, and be started again."""
 
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
@@ -26,18 +27,21 @@ class RedisServer:
     port: int
     keep: bool = False  # write every command to a file, so that a restart has all that was there
     password: str | None = None
+    flags: tuple[str, ...] = ()  # more of them
     process: subprocess.Popen[bytes] | None = None
 
     @classmethod
     @contextmanager
-    def started(cls, *, keep: bool = False, password: str | None = None) -> Iterator["RedisServer"]:
+    def started(
+        cls, *, keep: bool = False, password: str | None = None, flags: tuple[str, ...] = ()
+    ) -> Iterator["RedisServer"]:
         """A server that takes calls; skips the test, loudly, where there is none on this machine."""
         require("redis", "pip install 'kvgate[redis]'")
         program = shutil.which("redis-server") or shutil.which("valkey-server")
         require_that(program is not None, "Redis is missing: apt-get install redis-server")
         assert program is not None
         folder = Path(tempfile.mkdtemp(prefix="kvgate-redis-"))
-        server = cls(program, folder, _free_port(), keep, password)
+        server = cls(program, folder, free_port(), keep, password, flags)
         try:
             server.start()
             yield server
@@ -64,7 +68,7 @@ class RedisServer:
         }  # fmt: skip
         if self.password is not None:
             options["requirepass"] = self.password
-        flags = [part for name, value in options.items() for part in (f"--{name}", value)]
+        flags = [*self.flags] + [part for name, value in options.items() for part in (f"--{name}", value)]
         self.process = subprocess.Popen(
             [self.program, *flags], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
@@ -80,6 +84,16 @@ class RedisServer:
             self.process.kill()
             self.process.wait()
             self.process = None
+
+    def pause(self) -> None:
+        """It stays there, and does nothing."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        """After `pause`."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGCONT)
 
     def restart(self) -> None:
         """Kill it, and start it again at the same port."""
@@ -100,7 +114,8 @@ class RedisServer:
             return False
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """One that nobody listens at now."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port: int = listener.getsockname()[1]

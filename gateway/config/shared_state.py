@@ -31,7 +31,7 @@ class RedisConfig(ConfigModel):
             known = None
         if not known and not url.startswith("unix:///"):
             raise ValueError("write redis://HOST:PORT/DB, rediss://HOST:PORT/DB for TLS, or unix:///PATH")
-        if parts.password:
+        if parts.password or "password" in parts.query:
             raise ValueError(
                 "no password stands in the file: write it as password: {env: NAME} or {file: PATH}"
             )

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 BYTES_PER_TOKEN = 4
+MOST = 1 << 40  # tokens of one request; what says that it takes more is refused as if it took these
 ASSUMED_COMPLETION = 256  # tokens, where the request does not bound them
 MEDIUM_TOKENS = 1000  # of an image or sound that stands in the body
 
@@ -34,7 +35,7 @@ def estimate(route: str | None, raw: bytes, body: Mapping[str, Any]) -> Estimate
     if route in _ONLY_READ:
         return Estimate(prompt, 0)
     bound = next((n for name in _LIMITS if (n := _count(body.get(name))) is not None), ASSUMED_COMPLETION)
-    return Estimate(prompt, bound * _answers(body))
+    return Estimate(prompt, min(MOST, bound * _answers(body)))
 
 
 def _answers(body: Mapping[str, Any]) -> int:

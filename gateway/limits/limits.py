@@ -2,13 +2,14 @@
 
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
+from itertools import count
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from engine_adapters.errors import EngineError
 from gateway.errors import ApiError
 from gateway.limits.counter import Counter, LocalCounter, SharedCount
-from gateway.limits.estimate import LIGHT, Estimate, estimate
+from gateway.limits.estimate import LIGHT, MOST, Estimate, estimate
 from gateway.limits.fair_queue import Asked, FairQueue
 from gateway.limits.hints import Pins
 from gateway.limits.queue_settings import QueueSettings
@@ -22,6 +23,7 @@ if TYPE_CHECKING:  # it brings the redis package with it
     from gateway.shared_state.shared_state import SharedState
 
 _NO_QUEUE = nullcontext()
+_numbers = count()
 
 
 class Limits:
@@ -92,6 +94,9 @@ class Usage:
     incoming: Incoming
     limits: TenantLimits
     record: RequestRecord
+    _id: str = field(
+        init=False, default_factory=lambda: str(next(_numbers))
+    )  # a client may send its own id twice
     _estimate: Estimate = field(init=False)
     _verdict: Verdict | None = field(init=False, default=None)  # None: nothing is counted
 
@@ -120,11 +125,6 @@ class Usage:
         tokens = used - self._estimate.total
         self.counter.settle(self.incoming.tenant.name, self._id, self._verdict, tokens)
 
-    @property
-    def _id(self) -> str:
-        # A client may send one id twice at the same time.
-        return f"{self.record.id}-{id(self.record):x}"
-
     def _used(self) -> int:
         """Tokens, reused ones at their weight; what the engine did not say counts as it was estimated."""
         record = self.record
@@ -137,7 +137,7 @@ class Usage:
         completion = record.completion_tokens
         if completion is None:
             completion = self._estimate.completion
-        return max(0, round(prompt - spared)) + max(0, completion)
+        return min(MOST, max(0, round(prompt - spared)) + max(0, completion))
 
 
 def _priority(fields: Any) -> int:

@@ -100,7 +100,9 @@ class SharedCounter:
             if request not in slots:
                 return
         slots.discard(request)
-        self._state.pipe.post(SETTLE, self._keys(tenant), (request, second, tokens, self._lease_s))
+        self._state.pipe.post(
+            SETTLE, self._keys(tenant), (self._slot(request), second, tokens, self._lease_s)
+        )
 
     def _ask(
         self, tenant: str, limits: TenantLimits, request: str, tokens: int, owed: tuple[int, int]
@@ -108,7 +110,7 @@ class SharedCounter:
         bounds = (limits.requests_per_minute, limits.tokens_per_minute, limits.concurrency)
         args: tuple[str | int, ...] = (
             self._id,
-            request,
+            self._slot(request),
             *(-1 if bound is None else bound for bound in bounds),
             tokens,
             self._lease_s,
@@ -170,8 +172,12 @@ class SharedCounter:
                 self._say(error)
             self._slots = {tenant: running for tenant, running in self._slots.items() if running}
             for tenant, running in self._slots.items():
-                self._state.pipe.post(BEAT, self._keys(tenant), (self._lease_s, *running))
+                self._state.pipe.post(BEAT, self._keys(tenant), (self._lease_s, *map(self._slot, running)))
             await asyncio.sleep(self._beat_s)
+
+    def _slot(self, request: str) -> str:
+        """What no other gateway calls one of its requests."""
+        return f"{self._id}:{request}"
 
     def _keys(self, tenant: str) -> list[str]:
         # Braces: the part that decides where a key lives, so that both always live together.

@@ -57,6 +57,7 @@ def test_a_tenant_has_the_limits_of_everyone_where_it_says_nothing_else() -> Non
         ({"queue": {"max_wait_s": 0}}, "queue.max_wait_s"),
         ({"redis": {"url": "http://x"}}, "redis.url: write redis://HOST:PORT/DB"),
         ({"redis": {"url": "redis://:pw@x:1"}}, "redis.url: no password stands in the file"),
+        ({"redis": {"url": "redis://x:1/0?password=pw"}}, "redis.url: no password stands in the file"),
         ({"redis": {**REDIS, "password": "pw"}}, "redis.password: a key does not stand in the file"),
         ({"redis": {**REDIS, "password": {"env": "NONE"}}}, "redis.password: the environment has no NONE"),
         ({"redis": {**REDIS, "prefix": "a*b"}}, "redis.prefix"),

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.limits.estimate import ASSUMED_COMPLETION, MEDIUM_TOKENS, Estimate, estimate
+from gateway.limits.estimate import ASSUMED_COMPLETION, MEDIUM_TOKENS, MOST, Estimate, estimate
 
 
 def of(body: dict[str, Any], route: str = "chat") -> Estimate:
@@ -28,6 +28,7 @@ def of(body: dict[str, Any], route: str = "chat") -> Estimate:
         ({"max_tokens": True}, ASSUMED_COMPLETION),
         ({"max_tokens": -5, "n": -1}, ASSUMED_COMPLETION),
         ({"max_tokens": 0}, 0),
+        ({"max_tokens": 1 << 60, "n": 1 << 60, "prompt": ["a"] * 9}, MOST),
     ],
 )
 def test_the_completion_is_what_the_request_bounds_it_to(body: dict[str, Any], completion: int) -> None:

@@ -6,14 +6,21 @@ import socket
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
+from pathlib import Path
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
 from gateway.shared_state.errors import AwayError, SharedStateError
 from gateway.shared_state.options import RedisOptions
 from gateway.shared_state.scripts import Script
 from gateway.shared_state.shared_state import SharedState
-from tests.redis_server import RedisServer
+from tests.redis_server import RedisServer, free_port
 
 COUNT = Script("return redis.call('INCR', KEYS[1])")
 
@@ -167,3 +174,76 @@ async def test_a_server_that_is_full_refuses_what_it_is_asked_and_is_not_away(mo
         with pytest.raises(SharedStateError):
             state.threaded.execute("SET", "n", "1")
         assert not state.circuit.away
+
+
+async def test_a_server_that_hangs_is_away_for_everyone_until_it_goes_on(mortal: RedisServer) -> None:
+    async with state_of(mortal, timeout_s=0.1) as state:
+        assert await state.pipe.run(COUNT, ["n"]) == 1
+        mortal.pause()
+        answers = await asyncio.gather(
+            *(state.pipe.run(COUNT, ["n"]) for _ in range(500)), return_exceptions=True
+        )
+        assert all(isinstance(answer, AwayError) for answer in answers)
+        with pytest.raises(AwayError):
+            state.threaded.execute("PING")
+        assert state.circuit.counts().failed_calls == 1
+        mortal.go_on()
+        await until_back(state)
+        assert await state.pipe.run(COUNT, ["n"]) >= 2
+
+
+async def test_a_server_that_hangs_is_away_even_where_the_loop_is_always_late(mortal: RedisServer) -> None:
+    async with state_of(mortal, timeout_s=0.05) as state:
+        await state.pipe.execute("PING")
+        mortal.pause()
+        asked = asyncio.create_task(state.pipe.run(COUNT, ["n"]))
+        while not asked.done():
+            time.sleep(0.1)  # noqa: ASYNC251
+            await asyncio.sleep(0)
+        with pytest.raises(AwayError):
+            await asked
+        mortal.go_on()
+
+
+async def test_a_server_is_spoken_to_over_tls_and_its_certificate_is_checked(tmp_path: Path) -> None:
+    certificate, key = _certificate(tmp_path)
+    port = free_port()
+    flags = ("--tls-port", str(port), "--tls-cert-file", certificate, "--tls-key-file", key)
+    with RedisServer.started(flags=(*flags, "--tls-ca-cert-file", certificate, "--tls-auth-clients", "no")):
+        url = f"rediss://127.0.0.1:{port}/0"
+        for known, there in ((f"{url}?ssl_ca_certs={certificate}", True), (url, False)):
+            state = SharedState(RedisOptions(known, timeout_s=2))
+            assert state.look() is there
+            if there:
+                assert await state.pipe.run(COUNT, ["n"]) == 1
+                assert state.threaded.execute("GET", "n") == b"1"
+            await state.aclose()
+
+
+def _certificate(folder: Path) -> tuple[str, str]:
+    """Of 127.0.0.1, signed by itself; paths of it and its key."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
+    now = datetime.now(UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    files = folder / "certificate.pem", folder / "key.pem"
+    files[0].write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    files[1].write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+    )
+    return str(files[0]), str(files[1])
