@@ -1,8 +1,7 @@
 """kvgate as the bench runs it: one worker, everything on."""
 
-import hashlib
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,6 @@ import orjson
 import psutil
 
 from bench.gateway.bodies import MODEL
-from bench.gateway.load import KEY
 from bench.gateway.processes import Running, first_line, started
 
 _START_S = 60
@@ -32,25 +30,20 @@ def kvgate(
         yield Running(name, psutil.Process(child.pid), port)
 
 
-def standard(upstreams: Sequence[int], folder: Path) -> dict[str, Any]:
-    """A tenant with its key, canon's `safe`, a ledger, metrics; one engine."""
-    key = {"sha256": hashlib.sha256(KEY.encode()).hexdigest()}
-    return {
-        "engines": [_engine(upstreams[:1])],
-        "tenants": [{"name": "bench", "keys": [key]}],
-        "canon_policy": ["safe"],
-        "ledger": {"url": str(folder / "standard.db")},
-    }
+def standard(upstreams: list[int], folder: Path) -> dict[str, Any]:
+    """Canon's `safe`, a ledger, metrics; one engine."""
+    ledger = {"url": str(folder / "standard.db")}
+    return {"engines": [_engine("bench", upstreams[0])], "canon_policy": ["safe"], "ledger": ledger}
 
 
-def whole(upstreams: Sequence[int], folder: Path, tokenizer: Path | None, collector: int) -> dict[str, Any]:
-    """The same, with a tokenizer, a replica for each upstream and traces."""
-    engine = _engine(upstreams)
+def whole(upstreams: list[int], folder: Path, tokenizer: Path | None, collector: int) -> dict[str, Any]:
+    """The same, with a tokenizer, two replicas and traces."""
+    engine = _engine("bench", upstreams[0])
     if tokenizer is not None:
         engine["tokenizer"] = str(tokenizer)
     return {
-        **standard(upstreams, folder),
         "engines": [engine],
+        "canon_policy": ["safe"],
         "ledger": {"url": str(folder / "whole.db")},
         "otlp_endpoint": f"http://127.0.0.1:{collector}",
     }
@@ -59,6 +52,5 @@ def whole(upstreams: Sequence[int], folder: Path, tokenizer: Path | None, collec
 TRACED = {"OTEL_TRACES_SAMPLER": "parentbased_traceidratio", "OTEL_TRACES_SAMPLER_ARG": _SAMPLED}
 
 
-def _engine(ports: Sequence[int]) -> dict[str, Any]:
-    urls = [f"http://127.0.0.1:{port}" for port in ports]
-    return {"kind": "openai", "name": "bench", "replicas": urls, "models": [MODEL]}
+def _engine(name: str, port: int) -> dict[str, Any]:
+    return {"kind": "openai", "name": name, "url": f"http://127.0.0.1:{port}", "models": [MODEL]}

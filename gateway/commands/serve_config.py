@@ -13,6 +13,7 @@ from gateway.config.model import Config
 from gateway.ledger.books import LedgerBooks
 from gateway.ledger.writer import WriterSettings
 from gateway.logs import configure_logs
+from gateway.reload.last_good import LastGood
 from gateway.reload.reloader import Reloader
 from gateway.telemetry.otel.options import OtelOptions, OtelOptionsError, otel_options
 from gateway.tenants.authenticator import OPEN
@@ -21,6 +22,8 @@ from gateway.workers.launch import Parts, Serving, run
 _BESIDE = frozenset(
     {"config", "workers", "seat", "host", "port", "drain_delay", "grace", "json", "allow_no_keys"}
 )  # options that may stand beside a file
+
+_KEPT = "configuration.json"  # in the server's folder
 
 
 class OptionsTwiceError(Exception):
@@ -35,11 +38,9 @@ def serve_config(file: Path | None, where: Where, given: Collection[str], enviro
     Raises:
         ConfigError, OptionsTwiceError, LedgerError, ListenError: before anything is loaded or contacted.
     """
-    others = sorted(set(given) - _BESIDE)
-    if others:
-        names = ", ".join(f"--{name.replace('_', '-')}" for name in others)
-        raise OptionsTwiceError(f"{names}: with --config this stands in the file")
-    config = load_config(file, environ)
+    _check_options(given)
+    kept = None if where.seat is None else LastGood(Path(where.seat.plan.folder) / _KEPT)
+    config, refused = _newest(file, environ, kept)
     otel = _otel(config, environ)
     admin = None if config.admin is None else config.admin.options(environ)
     # A part of a server makes this only where it serves; a server says what is wrong before anything is started.
@@ -51,7 +52,7 @@ def serve_config(file: Path | None, where: Where, given: Collection[str], enviro
         replace(settings_of(config), otel=otel),
         load_of(config),
         prompts_of(config),
-        lambda: _serving(file, environ, first or assembled(config, environ)),
+        lambda: _serving(file, environ, first or assembled(config, environ), kept, refused),
         lambda leads: LedgerBooks(
             ledger_of(config),
             environ,
@@ -66,8 +67,42 @@ def serve_config(file: Path | None, where: Where, given: Collection[str], enviro
     return run(parts, where.workers(config.server), where.seat)
 
 
-def _serving(file: Path | None, environ: Mapping[str, str], first: Assembly) -> Serving:
-    return Serving(first.configured, Reloader(file, environ, first))
+def _check_options(given: Collection[str]) -> None:
+    others = sorted(set(given) - _BESIDE)
+    if others:
+        names = ", ".join(f"--{name.replace('_', '-')}" for name in others)
+        raise OptionsTwiceError(f"{names}: with --config this stands in the file")
+
+
+def _newest(
+    file: Path | None, environ: Mapping[str, str], kept: LastGood | None
+) -> tuple[Config, tuple[str, ...]]:
+    """The newest configuration that can be used, and what is wrong with a newer one.
+
+    A process of a server that is started again goes on with what its siblings have.
+    """
+    try:
+        return load_config(file, environ), ()
+    except ConfigError as error:
+        older = None if kept is None else kept.load()
+        if older is None:
+            raise
+        return older, error.messages
+
+
+def _serving(
+    file: Path | None,
+    environ: Mapping[str, str],
+    first: Assembly,
+    kept: LastGood | None,
+    refused: tuple[str, ...],
+) -> Serving:
+    reloader = Reloader(file, environ, first, kept)
+    if refused:
+        reloader.begins_with_older(refused)
+    elif kept is not None:
+        kept.keep(first.config)
+    return Serving(first.configured, reloader)
 
 
 def _otel(config: Config, environ: Mapping[str, str]) -> OtelOptions | None:

@@ -20,16 +20,22 @@ def effective(config: Config) -> dict[str, Any]:
 
     Secrets are never in a file, but maybe in arguments that are passed on as they are: those are hidden.
     """
-    values: dict[str, Any] = _plain(config)
+    values = plain(config)
     for engine in values["engines"]:
         if "arguments" in engine:
             engine["arguments"] = _hidden(engine["arguments"])
     return values
 
 
+def plain(config: Config) -> dict[str, Any]:
+    """As `effective`, with all that stands in the file. For no eyes: arguments may be secrets."""
+    values: dict[str, Any] = _plain(config)
+    return values
+
+
 def digest(config: Config) -> str:
     """Equal for equal configurations, wherever their keys come from: 12 hex digits."""
-    text = orjson.dumps(_plain(config), option=orjson.OPT_SORT_KEYS)
+    text = orjson.dumps(plain(config), option=orjson.OPT_SORT_KEYS)
     return hashlib.sha256(text).hexdigest()[:12]
 
 

@@ -15,6 +15,7 @@ from gateway.config.secret_ref import secrets_in
 from gateway.live import Live
 from gateway.reload.at_start import waiting_keys
 from gateway.reload.file_watch import FileWatch
+from gateway.reload.last_good import LastGood
 from gateway.reload.state import ConfigState
 from gateway.replicas.pool import EnginePool
 from gateway.tenants.authenticator import OPEN
@@ -29,17 +30,27 @@ class Reloader:
     """One process's. `file` None: the environment says everything, and only secrets can change."""
 
     def __init__(
-        self, file: Path | None, environ: Mapping[str, str], first: Assembly, every_s: float = _EVERY_S
+        self,
+        file: Path | None,
+        environ: Mapping[str, str],
+        first: Assembly,
+        kept: LastGood | None = None,
+        every_s: float = _EVERY_S,
     ) -> None:
         self.state = ConfigState(digest(first.config), time.time())
         self._file = file
         self._environ = environ
         self._started = first.config
         self._now = first
+        self._kept = kept
         self._every_s = every_s
         self._asked = asyncio.Event()
         self._needs_keys: str | None = None
         self._watch = FileWatch(self._files(first.config))
+
+    def begins_with_older(self, messages: tuple[str, ...]) -> None:
+        """The first configuration is one that was kept, since the newest cannot be used."""
+        self._failed(messages)
 
     def ask(self) -> None:
         """Load it again, whether anything has changed or not. Called on the event loop."""
@@ -92,6 +103,8 @@ class Reloader:
         live.put(wanted.configured)
         _forget_gone(before, wanted)
         self._watch.look(self._files(wanted.config))
+        if self._kept is not None:
+            await asyncio.to_thread(self._kept.keep, wanted.config)
         self._loaded(before, wanted)
 
     def _loaded(self, before: Assembly, now: Assembly) -> None:

@@ -1,6 +1,8 @@
 """A process whose file changes: no stream is dropped, a broken file changes nothing, what stays is left alone."""
 
 import hashlib
+import os
+import signal
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -201,3 +203,21 @@ def test_no_request_fails_while_the_file_changes_all_the_time(file: Path) -> Non
         client.join(20)
         assert set(statuses) == {200}
         wait_until(lambda: gateway.metrics()["kvgate_requests_in_flight"] == 0, "all have ended")
+
+
+def test_a_worker_that_is_started_again_while_the_file_is_broken_goes_on_as_the_others(file: Path) -> None:
+    with (
+        fake_engine(reply) as engine,
+        served_file(file, config(engine, more="canon_policy: [off]\n"), "--workers", "2") as gateway,
+    ):
+        wait_until(lambda: len(gateway.said("an engine is there")) == 2, "both workers serve", 60)
+        gateway.write("engines: [")
+        wait_until(lambda: len(gateway.said("CANNOT BE USED")) == 2, "both have seen it", 30)
+        worker = next(line["pid"] for line in gateway.said("started") if line["process"] == "worker 1")
+        os.kill(worker, signal.SIGKILL)
+        wait_until(lambda: len(gateway.said("an engine is there")) == 3, "it serves again", 60)
+        for _ in range(12):
+            assert gateway.post(model="a", messages=MESSAGES).headers["x-kvgate-canon"].startswith("off")
+            gateway.http.close()
+            gateway.http = httpx.Client(timeout=30)
+        assert len(gateway.said("CANNOT BE USED")) == 3
