@@ -125,14 +125,27 @@ def bench_gateway(
             exists=True, dir_okay=False, help="LiteLLM's program.", show_default="one that the bench installs"
         ),
     ] = None,
+    conversations: Annotated[
+        Path | None,
+        typer.Option(exists=True, dir_okay=False, help="A trace of conversations, as sim route takes it."),
+    ] = None,
+    agents: Annotated[
+        Path | None,
+        typer.Option(exists=True, dir_okay=False, help="A trace of coding agents, as sim route takes it."),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
     """What the gateway costs a request and a chunk, against a bare relay and LiteLLM's proxy."""
     try:
         from bench.gateway import table
+        from bench.sim.trace import TraceError
     except ModuleNotFoundError as error:
         refuse(f"The benchmark needs {error.name}: pip install 'kvgate[bench]'")
-    if not table.main(json=json, quick=quick, litellm_program=litellm):
+    try:
+        reached = table.main(json=json, quick=quick, given=table.Given(litellm, conversations, agents))
+    except TraceError as error:
+        refuse(str(error))
+    if not reached:
         raise typer.Exit(1)
 
 

@@ -1,7 +1,8 @@
 """kvgate as the bench runs it: one worker, everything on."""
 
+import hashlib
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import orjson
 import psutil
 
 from bench.gateway.bodies import MODEL
+from bench.gateway.load import KEY
 from bench.gateway.processes import Running, first_line, started
 
 _START_S = 60
@@ -30,20 +32,25 @@ def kvgate(
         yield Running(name, psutil.Process(child.pid), port)
 
 
-def standard(upstreams: list[int], folder: Path) -> dict[str, Any]:
-    """Canon's `safe`, a ledger, metrics; one engine."""
-    ledger = {"url": str(folder / "standard.db")}
-    return {"engines": [_engine("bench", upstreams[0])], "canon_policy": ["safe"], "ledger": ledger}
+def standard(upstreams: Sequence[int], folder: Path) -> dict[str, Any]:
+    """A tenant with its key, canon's `safe`, a ledger, metrics; one engine."""
+    key = {"sha256": hashlib.sha256(KEY.encode()).hexdigest()}
+    return {
+        "engines": [_engine(upstreams[:1])],
+        "tenants": [{"name": "bench", "keys": [key]}],
+        "canon_policy": ["safe"],
+        "ledger": {"url": str(folder / "standard.db")},
+    }
 
 
-def whole(upstreams: list[int], folder: Path, tokenizer: Path | None, collector: int) -> dict[str, Any]:
-    """The same, with a tokenizer, two replicas and traces."""
-    engine = _engine("bench", upstreams[0])
+def whole(upstreams: Sequence[int], folder: Path, tokenizer: Path | None, collector: int) -> dict[str, Any]:
+    """The same, with a tokenizer, a replica for each upstream and traces."""
+    engine = _engine(upstreams)
     if tokenizer is not None:
         engine["tokenizer"] = str(tokenizer)
     return {
+        **standard(upstreams, folder),
         "engines": [engine],
-        "canon_policy": ["safe"],
         "ledger": {"url": str(folder / "whole.db")},
         "otlp_endpoint": f"http://127.0.0.1:{collector}",
     }
@@ -52,5 +59,6 @@ def whole(upstreams: list[int], folder: Path, tokenizer: Path | None, collector:
 TRACED = {"OTEL_TRACES_SAMPLER": "parentbased_traceidratio", "OTEL_TRACES_SAMPLER_ARG": _SAMPLED}
 
 
-def _engine(name: str, port: int) -> dict[str, Any]:
-    return {"kind": "openai", "name": name, "url": f"http://127.0.0.1:{port}", "models": [MODEL]}
+def _engine(ports: Sequence[int]) -> dict[str, Any]:
+    urls = [f"http://127.0.0.1:{port}" for port in ports]
+    return {"kind": "openai", "name": "bench", "replicas": urls, "models": [MODEL]}

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
+from bench.gateway import route_decision, sim_rows
 from bench.gateway.litellm_proxy import litellm, program
 from bench.gateway.measures import CLIENTS, RATE, Held, Measures, Rate
 from bench.gateway.own import TRACED, kvgate, standard, whole
@@ -38,12 +39,27 @@ _FULL = _Plan(3, 4.0, 2.0, 10.0, 600, 1000, 60, 500.0)  # 5 minutes with a chunk
 _QUICK = _Plan(1, 2.0, 1.0, 4.0, 250, 1000, 16, 500.0)
 
 
-def main(*, json: bool, quick: bool, litellm_program: Path | None) -> bool:
-    """Measure and print; whether every target was reached."""
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What the bench cannot make itself. None: the rows that need it are not there, or say so."""
+
+    litellm: Path | None = None  # its program; None: one that the bench installs
+    conversations: Path | None = None  # traces, as `kvgate sim route` takes them
+    agents: Path | None = None
+
+
+def main(*, json: bool, quick: bool, given: Given) -> bool:
+    """Measure and print; whether every target was reached. Raises TraceError for a trace that cannot be read."""
     progress = timed_progress()
     with tempfile.TemporaryDirectory(prefix="kvgate-bench-") as folder:
-        bench = _Bench(Path(folder), _QUICK if quick else _FULL, progress, litellm_program)
+        bench = _Bench(Path(folder), _QUICK if quick else _FULL, progress, given.litellm)
         figures, facts = bench.run()
+    progress("a route decision")
+    figures += route_decision.figures(progress, quick=quick)
+    if given.conversations is not None:
+        figures += sim_rows.conversations(given.conversations, progress, quick=quick)
+    if given.agents is not None:
+        figures += sim_rows.agents(given.agents, progress, quick=quick)
     return publish(figures, facts, json=json)
 
 
