@@ -9,6 +9,8 @@ from gateway.aliases import Alias
 from gateway.relay.remote import Remote
 from gateway.served import Backend
 from gateway.settings import GatewaySettings
+from gateway.tenants.authenticator import Headers
+from gateway.tenants.tenant import Tenant
 from tests.gateway.relay.fake_engine import fake_engine, whole
 from tests.gateway.relay.serving import Relaying, relaying
 from tests.gateway.scripted_engine import CONTEXT, BytePrompts, ScriptedEngine
@@ -23,6 +25,16 @@ ALIASES = {
 }
 
 
+class Some:
+    """Everybody is a tenant that may use one alias, and nothing by its own name."""
+
+    async def authenticate(self, headers: Headers) -> Tenant:
+        return Tenant("some", "some", models=frozenset({"gpt-4o"}))
+
+    def tenants(self) -> tuple[Tenant, ...]:
+        return ()
+
+
 @pytest.fixture
 def both():
     with fake_engine(lambda connection, _: connection.reply(whole(0))) as engine:
@@ -30,6 +42,15 @@ def both():
         backend = Backend(ScriptedEngine(), BytePrompts())
         with relaying([remote], GatewaySettings(aliases=ALIASES), backend) as gateway:
             yield gateway, engine
+
+
+def test_a_tenant_may_use_the_names_that_it_was_given() -> None:
+    with fake_engine(lambda connection, _: connection.reply(whole(0))) as engine:
+        remote = Remote(OpenAICompatibleEngine("fake", engine.url, ("own",)), {"named": "own"})
+        with relaying([remote], GatewaySettings(aliases=ALIASES), tenants=Some()) as gateway:
+            assert post(gateway, "gpt-4o").status_code == 200
+            assert post(gateway, "named").status_code == 404
+            assert [each["id"] for each in gateway.http.get("/v1/models").json()["data"]] == ["gpt-4o"]
 
 
 def post(gateway: Relaying, model: str):
