@@ -23,8 +23,10 @@ class TenantLimits:
     @property
     def counted(self) -> bool:
         """Whether anything has to be counted before a request may go on."""
-        return any(
-            each is not None for each in (self.requests_per_minute, self.tokens_per_minute, self.concurrency)
+        return (
+            self.requests_per_minute is not None
+            or self.tokens_per_minute is not None
+            or self.concurrency is not None
         )
 
 

@@ -11,6 +11,11 @@ Kind = Literal["requests", "tokens", "concurrency"]
 
 _SLOT_WAIT_S = 1.0  # nobody knows when a request will end
 
+_REQUESTS, _TOKENS = (
+    [f"x-ratelimit-{what}-{kind}".encode() for what in ("limit", "remaining", "reset")]
+    for kind in ("requests", "tokens")
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
@@ -26,20 +31,12 @@ class Verdict:
 
     def headers(self, limits: TenantLimits) -> list[tuple[bytes, bytes]]:
         """As the OpenAI API has them; only for limits that there are."""
-        told: list[tuple[str, int, int, float]] = []
+        told: list[tuple[bytes, bytes]] = []
         if limits.requests_per_minute is not None:
-            told.append(("requests", limits.requests_per_minute, self.requests, self.requests_reset_s))
+            told += _told(_REQUESTS, limits.requests_per_minute, self.requests, self.requests_reset_s)
         if limits.tokens_per_minute is not None:
-            told.append(("tokens", limits.tokens_per_minute, self.tokens, self.tokens_reset_s))
-        return [
-            (f"x-ratelimit-{what}-{name}".encode(), value.encode())
-            for name, limit, used, reset in told
-            for what, value in (
-                ("limit", str(limit)),
-                ("remaining", str(max(0, limit - used))),
-                ("reset", duration(reset)),
-            )
-        ]
+            told += _told(_TOKENS, limits.tokens_per_minute, self.tokens, self.tokens_reset_s)
+        return told
 
     def error(self, limits: TenantLimits, asked: int) -> ApiError:
         """HTTP 429; `asked`: tokens that the request was thought to take."""
@@ -55,6 +52,11 @@ class Verdict:
         }[kind]
         again = "Try again when one has ended." if kind == "concurrency" else f"Try again in {wait} s."
         return _refusal(kind, f"Rate limit reached: {said}. {again}", {"retry-after": str(wait)})
+
+
+def _told(names: list[bytes], limit: int, used: int, reset_s: float) -> list[tuple[bytes, bytes]]:
+    left = limit - used if used < limit else 0
+    return list(zip(names, (b"%d" % limit, b"%d" % left, duration(reset_s).encode()), strict=True))
 
 
 def _never(limit: int, asked: int) -> ApiError:

@@ -3,9 +3,8 @@
 import math
 from collections import deque
 
-LASTS = (
-    61  # seconds that a second counts, so that no 60 seconds, wherever they begin, hold more than the limit
-)
+# Seconds that a second counts, so that no 60 seconds, wherever they begin, hold more than the limit.
+LASTS = 61
 
 
 class Window:

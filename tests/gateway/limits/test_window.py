@@ -1,6 +1,6 @@
 """No 60 seconds hold more than was let pass, and a wait is as long as it says."""
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gateway.limits.counter import LocalCounter
@@ -11,6 +11,7 @@ from tests.gateway.limits.clock import Clock
 Steps = st.lists(st.tuples(st.floats(0, 30), st.integers(1, 9)), max_size=80)
 
 
+@example(steps=[(0.7, 1), (29.55, 9), (29.55, 1)], limit=1)  # 59.1 seconds apart
 @given(steps=Steps, limit=st.integers(1, 20))
 def test_no_minute_holds_more_than_the_limit_wherever_it_begins(
     steps: list[tuple[float, int]], limit: int
