@@ -1,0 +1,95 @@
+{{- define "kvgate.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" -}}
+{{- end -}}
+
+{{- define "kvgate.fullname" -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 50 | trimSuffix "-" -}}
+{{- else if contains (include "kvgate.name" .) .Release.Name -}}
+{{- .Release.Name | trunc 50 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name (include "kvgate.name" .) | trunc 50 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "kvgate.selector" -}}
+app.kubernetes.io/name: {{ include "kvgate.name" .root }}
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/component: {{ .component }}
+{{- end -}}
+
+{{- define "kvgate.labels" -}}
+{{ include "kvgate.selector" . }}
+app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
+app.kubernetes.io/part-of: kvgate
+app.kubernetes.io/managed-by: {{ .root.Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_" }}
+{{- end -}}
+
+{{/* repository:tag, or repository@digest where one is given; no tag: the chart's own version */}}
+{{- define "kvgate.image" -}}
+{{- if .image.digest -}}
+{{- printf "%s@%s" .image.repository .image.digest -}}
+{{- else -}}
+{{- printf "%s:%s" .image.repository (default .root.Chart.AppVersion .image.tag) -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "kvgate.serviceAccount" -}}
+{{- if .Values.serviceAccount.create -}}
+{{- default (include "kvgate.fullname" .) .Values.serviceAccount.name -}}
+{{- else -}}
+{{- default "default" .Values.serviceAccount.name -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "kvgate.secretName" -}}
+{{- default (include "kvgate.fullname" .) .Values.secret.existingSecret -}}
+{{- end -}}
+
+{{- define "kvgate.hasSecret" -}}
+{{- if or .Values.secret.existingSecret .Values.secret.data -}}true{{- end -}}
+{{- end -}}
+
+{{- define "kvgate.valkeyHost" -}}
+{{- printf "%s-valkey" (include "kvgate.fullname" .) -}}
+{{- end -}}
+
+{{- define "kvgate.engineName" -}}
+{{- printf "%s-engine" (include "kvgate.fullname" .) -}}
+{{- end -}}
+
+{{/* Whether anything in the configuration is found through the Kubernetes API */}}
+{{- define "kvgate.watchesEndpoints" -}}
+{{- range (include "kvgate.config" . | fromYaml).engines -}}
+{{- if .kubernetes -}}true{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* What the file says: `config` of the values, and what only the chart knows. What `config` says counts. */}}
+{{- define "kvgate.config" -}}
+{{- $server := dict "host" "0.0.0.0" "port" 8000 "drain_delay_s" .Values.drain.delaySeconds "grace_s" .Values.drain.streamSeconds "workers" .Values.workers -}}
+{{- $own := dict "server" $server -}}
+{{- if .Values.admin.enabled -}}
+{{- $_ := set $own "admin" (dict "host" "0.0.0.0" "port" 8001 "key" (dict "file" (printf "/etc/kvgate/secret/%s" .Values.admin.secretKey))) -}}
+{{- end -}}
+{{- if eq .Values.ledger.type "sqlite" -}}
+{{- $_ := set $own "ledger" (dict "url" "/var/lib/kvgate/ledger/ledger.db" "keep" .Values.ledger.keep) -}}
+{{- else if eq .Values.ledger.type "off" -}}
+{{- $_ := set $own "ledger" (dict "url" "off") -}}
+{{- else -}}
+{{- $_ := set $own "ledger" (dict "keep" .Values.ledger.keep) -}}
+{{- end -}}
+{{- if .Values.valkey.enabled -}}
+{{- $_ := set $own "redis" (dict "url" (printf "redis://%s:6379/0" (include "kvgate.valkeyHost" .)) "password" (dict "file" (printf "/etc/kvgate/secret/%s" .Values.valkey.passwordKey))) -}}
+{{- end -}}
+{{- if .Values.tenantKeys.enabled -}}
+{{- $_ := set $own "keys_file" (printf "/etc/kvgate/secret/%s" .Values.tenantKeys.secretKey) -}}
+{{- end -}}
+{{- $merged := mergeOverwrite $own (deepCopy .Values.config) -}}
+{{- if .Values.engine.enabled -}}
+{{- $engine := mergeOverwrite (dict "name" "embedded" "kind" "openai" "kubernetes" (dict "namespace" .Release.Namespace "service" (include "kvgate.engineName" .) "port" 8000)) (deepCopy .Values.engine.asEngine) -}}
+{{- $_ := set $merged "engines" (concat (default list $merged.engines) (list $engine)) -}}
+{{- end -}}
+{{- toYaml $merged -}}
+{{- end -}}
