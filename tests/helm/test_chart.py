@@ -53,8 +53,12 @@ SWITCHES: dict[str, dict[str, Any]] = {
     "endpoints": {
         "config": {
             "engines": [
-                {"name": "a", "kind": "vllm", "kubernetes": {"namespace": "x", "service": "s", "port": 1}},
-                {"name": "b", "kind": "vllm", "kubernetes": {"service": "s", "port": 1}},
+                {
+                    "name": "a",
+                    "kind": "vllm",
+                    "replicas": {"kubernetes": {"namespace": "x", "service": "s", "port": 1}},
+                },
+                {"name": "b", "kind": "vllm", "replicas": {"kubernetes": {"service": "s", "port": 1}}},
             ]
         }
     },
@@ -178,7 +182,11 @@ def test_endpoints_are_read_where_engines_are_and_nothing_else_is():
     assert [role["metadata"]["namespace"] for role in roles] == ["x", "llm"]
     for role in roles:
         assert role["rules"] == [
-            {"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": ["get", "list", "watch"]}
+            {
+                "apiGroups": ["discovery.k8s.io"],
+                "resources": ["endpointslices"],
+                "verbs": ["get", "list", "watch"],
+            }
         ]
     assert not [each for each in render() if each["kind"] == "Role"]
 

@@ -62,7 +62,7 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{/* Whether anything in the configuration is found through the Kubernetes API */}}
 {{- define "kvgate.watchesEndpoints" -}}
 {{- range (include "kvgate.config" . | fromYaml).engines -}}
-{{- if .kubernetes -}}true{{- end -}}
+{{- if kindIs "map" .replicas -}}{{- if .replicas.kubernetes -}}true{{- end -}}{{- end -}}
 {{- end -}}
 {{- end -}}
 
@@ -88,7 +88,7 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{- end -}}
 {{- $merged := mergeOverwrite $own (deepCopy .Values.config) -}}
 {{- if .Values.engine.enabled -}}
-{{- $engine := mergeOverwrite (dict "name" "embedded" "kind" "openai" "kubernetes" (dict "namespace" .Release.Namespace "service" (include "kvgate.engineName" .) "port" 8000)) (deepCopy .Values.engine.asEngine) -}}
+{{- $engine := mergeOverwrite (dict "name" "embedded" "kind" "openai" "replicas" (dict "kubernetes" (dict "namespace" .Release.Namespace "service" (include "kvgate.engineName" .) "port" 8000))) (deepCopy .Values.engine.asEngine) -}}
 {{- $_ := set $merged "engines" (concat (default list $merged.engines) (list $engine)) -}}
 {{- end -}}
 {{- toYaml $merged -}}
