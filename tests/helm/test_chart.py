@@ -13,6 +13,16 @@ from tests.helm.chart import CHART, EXAMPLES, check, example, one, render, rende
 
 GOLDEN = Path(__file__).parent / "golden" / "defaults.yaml"
 SECRET = {"secret": {"existingSecret": "kvgate"}}
+OPEN = {  # nobody needs a key
+    "secret": {"existingSecret": ""},
+    "tenantKeys": {"enabled": False},
+    "admin": {"enabled": False},
+    "config": {
+        "server": {"allow_no_keys": True},
+        "tenants": [],
+        "engines": [{"name": "e", "kind": "vllm", "url": "http://e:1"}],
+    },
+}
 SHARED = {**SECRET, "ledger": {"type": "postgresql"}}
 
 # Every switch of the values, each with what it needs.
@@ -21,10 +31,9 @@ SWITCHES: dict[str, dict[str, Any]] = {
     "workers": {"workers": 4},
     "digest": {"image": {"digest": "sha256:" + "a" * 64}},
     "pull_secrets": {"image": {"pullSecrets": [{"name": "registry"}]}},
-    "own_secret": {"secret": {"data": {"salt": "s"}}},
-    "existing_secret": SECRET,
-    "tenant_keys": {**SECRET, "tenantKeys": {"enabled": True}},
-    "admin": {**SECRET, "admin": {"enabled": True}},
+    "own_secret": {"secret": {"existingSecret": "", "data": {"admin.key": "s"}}},
+    "other_secret": {"secret": {"existingSecret": "mine"}},
+    "no_keys": OPEN,
     "ledger_off": {"ledger": {"type": "off"}},
     "ledger_empty_dir": {"ledger": {"persistence": {"enabled": False}}},
     "ledger_claim": {"ledger": {"persistence": {"existingClaim": "mine"}}},
@@ -113,9 +122,13 @@ def test_two_switches_go_together(pair: tuple[str, str]):
     values = merged(SWITCHES[pair[0]], SWITCHES[pair[1]])
     try:
         objects = render(values)
-    except helm_python.HelmError as refused:
-        # What one switch needs, the other may take away: that is told by the schema, and by nothing else.
-        assert "values don't meet" in str(refused), refused
+    except helm_python.HelmError as error:
+        refused = str(error)
+    else:
+        refused = ""
+    if refused:
+        # What one switch needs, the other may take away: the chart says so, and Helm does not stumble.
+        assert "values don't meet" in refused or "Nobody would need a key" in refused, refused
         return
     names = [(each["kind"], each["metadata"].get("namespace"), each["metadata"]["name"]) for each in objects]
     assert len(set(names)) == len(names)
@@ -199,7 +212,8 @@ REFUSED: dict[str, dict[str, Any]] = {
     "a bare major version": {"valkey": {"image": {"tag": "8-alpine"}}},
     "a digest that is none": {"image": {"digest": "sha256:1"}},
     "no engine": {"config": {"engines": []}},
-    "a store without a password": {"valkey": {"enabled": True}},
+    "a store without a password": {**OPEN, "valkey": {"enabled": True}},
+    "keys that are nowhere": {"secret": {"existingSecret": ""}},
     "keda without prometheus": {**SHARED, "autoscaling": {"enabled": True, "kind": "keda"}},
     "an ingress without a host": {"ingress": {"enabled": True}},
     "a route without a gateway": {"httpRoute": {"enabled": True}},
@@ -211,8 +225,13 @@ REFUSED: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("values", REFUSED.values(), ids=REFUSED)
 def test_what_cannot_work_is_refused_by_the_schema(values: dict[str, Any]):
-    with pytest.raises(helm_python.HelmError, match="values don't meet|schema"):
+    with pytest.raises(helm_python.HelmError, match=r"values don't meet|schema"):
         render(values)
+
+
+def test_it_is_not_open_to_everyone_by_mistake():
+    with pytest.raises(helm_python.HelmError, match="Nobody would need a key"):
+        render({"tenantKeys": {"enabled": False}})
 
 
 def pods(objects: list[dict[str, Any]]) -> list[dict[str, Any]]:

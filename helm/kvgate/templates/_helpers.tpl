@@ -51,6 +51,11 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{- if or .Values.secret.existingSecret .Values.secret.data -}}true{{- end -}}
 {{- end -}}
 
+{{- define "kvgate.asksForKeys" -}}
+{{- if or .Values.tenantKeys.enabled .Values.config.jwt .Values.config.keys_file -}}true{{- end -}}
+{{- range .Values.config.tenants -}}{{- if .keys -}}true{{- end -}}{{- end -}}
+{{- end -}}
+
 {{- define "kvgate.valkeyHost" -}}
 {{- printf "%s-valkey" (include "kvgate.fullname" .) -}}
 {{- end -}}
@@ -68,10 +73,11 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 
 {{/* What the file says: `config` of the values, and what only the chart knows. What `config` says counts. */}}
 {{- define "kvgate.config" -}}
+{{- /* A file says at least where it listens; what is read at the start alone stands here. */ -}}
 {{- $server := dict "host" "0.0.0.0" "port" 8000 "drain_delay_s" .Values.drain.delaySeconds "grace_s" .Values.drain.streamSeconds "workers" .Values.workers -}}
 {{- $own := dict "server" $server -}}
 {{- if .Values.admin.enabled -}}
-{{- $_ := set $own "admin" (dict "host" "0.0.0.0" "port" 8001 "key" (dict "file" (printf "/etc/kvgate/secret/%s" .Values.admin.secretKey))) -}}
+{{- $_ := set $own "admin" (dict "host" "0.0.0.0" "port" 8001 "metrics" "here" "key" (dict "file" (printf "/etc/kvgate/secret/%s" .Values.admin.secretKey))) -}}
 {{- end -}}
 {{- if eq .Values.ledger.type "sqlite" -}}
 {{- $_ := set $own "ledger" (dict "url" "/var/lib/kvgate/ledger/ledger.db" "keep" .Values.ledger.keep) -}}

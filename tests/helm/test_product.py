@@ -1,0 +1,151 @@
+"""The chart fits the product: its files load, its queries ask for metrics that there are, its image has no torch."""
+
+import json
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import promql_parser
+import pytest
+import yaml
+from packaging.requirements import Requirement
+from typer.testing import CliRunner
+
+from gateway.cli import app
+from tests.helm.chart import EXAMPLES, ROOT, example, file_of, one, render
+from tests.tiny_models import save_tiny_model
+
+CONFIGS: dict[str, dict[str, Any]] = {"defaults": {}} | {path.stem: example(path.stem) for path in EXAMPLES}
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_the_rendered_file_is_one_that_kvgate_takes(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    file = _as_in_a_pod(file_of(render(CONFIGS[name])), tmp_path)
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
+    result = CliRunner().invoke(app, ["config", "check", str(file)])
+    assert result.exit_code == 0, result.output
+
+
+def test_the_embedded_engine_s_file_is_one_that_kvgate_takes(tmp_path: Path):
+    file = _as_in_a_pod(file_of(render(example("gpu-embedded")), "kv-kvgate-engine"), tmp_path)
+    result = CliRunner().invoke(app, ["config", "check", str(file)])
+    assert result.exit_code == 0, result.output
+
+
+def test_what_the_file_says_counts_over_what_the_chart_would_say():
+    engines = [{"name": "e", "kind": "vllm", "url": "http://e:1"}]
+    values = {"config": {"engines": engines, "server": {"grace_s": 3}, "ledger": {"keep": "1d"}}}
+    loaded = yaml.safe_load(file_of(render(values)))
+    assert loaded["server"]["grace_s"] == 3
+    assert loaded["server"]["host"] == "0.0.0.0"
+    assert loaded["ledger"]["keep"] == "1d"
+
+
+def test_queries_can_be_read_and_ask_for_metrics_that_are_documented():
+    documented = set(re.findall(r"\b(?:kvgate|gen_ai)_[a-z_]+", _docs()))
+    queries = [*_rules(), *_dashboard()]
+    assert len(queries) > 20
+    for query in queries:
+        promql_parser.parse(query.replace("$__rate_interval", "5m"))
+        asked = {name for name in re.findall(r"\b(?:kvgate|gen_ai)_[a-z_]+", query) if name not in _LABELS}
+        unknown = {name for name in asked if name not in documented and _base(name) not in documented}
+        assert not unknown, query
+
+
+def test_images_are_pinned_and_run_as_nobody():
+    text = (ROOT / "Dockerfile").read_text()
+    assert re.search(r"^ARG PYTHON=\S+@sha256:[0-9a-f]{64}$", text, re.MULTILINE)
+    bases = re.findall(r"^FROM (\S+)", text, re.MULTILINE)
+    stages = set(re.findall(r"^FROM \S+ AS (\S+)$", text, re.MULTILINE))
+    assert set(bases) <= stages | {"${PYTHON}"}
+    assert re.search(r"^USER [1-9][0-9]*:[1-9][0-9]*$", text, re.MULTILINE)
+    assert re.findall(r"^FROM \S+ AS (\S+)$", text, re.MULTILINE)[-1] == "gateway"
+
+
+def test_the_gateway_s_image_has_no_torch():
+    (extras,) = re.findall(
+        r"AS build-gateway\n(?:#.*\n)*RUN \S+ install '\.\[([a-z,]+)\]'", (ROOT / "Dockerfile").read_text()
+    )
+    wanted = _with_extras(extras.split(","))
+    assert {"sqlalchemy", "redis", "psycopg"} <= wanted
+    assert not wanted & {"torch", "transformers", "safetensors", "pyarrow"}
+
+
+def test_everything_that_the_image_copies_is_let_through_to_the_build():
+    copied = re.findall(r"^COPY (?!--from)(.+) \S+$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
+    let = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
+    assert {name for line in copied for name in line.split()} == let
+    packages = {path.parent.name for path in ROOT.glob("*/__init__.py")} - {"tests"}
+    assert packages <= let
+
+
+_LABELS = frozenset(
+    {
+        "kvgate_engine",
+        "kvgate_replica",
+        "kvgate_tier",
+        "kvgate_reuse_class",
+        "kvgate_reuse_status",
+        "gen_ai_request_model",
+    }
+)
+
+
+def _base(name: str) -> str:
+    return re.sub(r"_(bucket|count|sum|total)$", "", name)
+
+
+def _docs() -> str:
+    return "\n".join(path.read_text() for path in (ROOT / "docs").glob("*.md"))
+
+
+def _rules() -> list[str]:
+    groups = one(render({"prometheusRule": {"enabled": True}}), "PrometheusRule")["spec"]["groups"]
+    return [rule["expr"] for group in groups for rule in group["rules"]]
+
+
+def _dashboard() -> list[str]:
+    text = one(render({"dashboard": {"enabled": True}}), "ConfigMap", "kv-kvgate-dashboard")["data"][
+        "kvgate.json"
+    ]
+    return [target["expr"] for panel in json.loads(text)["panels"] for target in panel["targets"]]
+
+
+def _as_in_a_pod(text: str, folder: Path) -> Path:
+    """The file with a pod's folders under `folder`."""
+    secrets = folder / "secret"
+    secrets.mkdir()
+    for name in ("admin.key", "salt", "ledger.url", "valkey.password", "redis.password"):
+        (secrets / name).write_text("s" * 40)
+    lines = [f"{tenant} sha256:{'a' * 63}{n}" for n, tenant in enumerate(_tenants(text))]
+    (secrets / "tenants.keys").write_text("\n".join(lines) + "\n")
+    save_tiny_model("llama", folder / "tokenizers" / "qwen3")
+    file = folder / "kvgate.yaml"
+    file.write_text(
+        text.replace("/etc/kvgate", str(folder)).replace("/var/lib/kvgate", str(folder / "state"))
+    )
+    return file
+
+
+def _tenants(text: str) -> list[str]:
+    return [tenant["name"] for tenant in yaml.safe_load(text).get("tenants", ())]
+
+
+def _with_extras(extras: list[str]) -> set[str]:
+    """Names of packages that are asked for with `extras`, and with those that they name."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    waiting, names = [*project["dependencies"]], set[str]()
+    for extra in extras:
+        waiting += project["optional-dependencies"][extra]
+    for line in waiting:
+        wanted = Requirement(line)
+        if wanted.name == "kvgate":
+            for extra in wanted.extras:
+                waiting += project["optional-dependencies"][extra]
+        else:
+            names.add(wanted.name.lower())
+    return names
