@@ -4,6 +4,8 @@ import asyncio
 import logging
 import socket
 import time
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from types import FrameType
 
@@ -89,7 +91,7 @@ class GatewayServer(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         if self._closes_at is not None and not self.force_exit:
-            await self._stop_listening()
+            await self._stop_listening(sockets or [])
         closing = asyncio.create_task(self._close())
         await super().shutdown(sockets)
         self._over.set()
@@ -111,11 +113,21 @@ class GatewayServer(uvicorn.Server):
     def _running(self) -> int:
         return len(self.server_state.tasks)
 
-    async def _stop_listening(self) -> None:
+    async def _stop_listening(self, listeners: Sequence[socket.socket]) -> None:
+        """Nobody is let in from here on, and who was let in by the system is served, too."""
+        waiting = [connection for listener in listeners for connection in _last_ones(listener)]
         for server in self.servers:
             server.close()
+        for connection in waiting:
+            await self._loop.connect_accepted_socket(self._protocol, connection)
         log.info("the listener is closed", extra={"fields": {"running": self._running}})
         await asyncio.sleep(_LINGER_S)
+
+    def _protocol(self) -> asyncio.Protocol:
+        config = self.config
+        return GatewayHttpProtocol(
+            config=config, server_state=self.server_state, app_state=self.lifespan.state, _loop=self._loop
+        )
 
     async def _close(self) -> None:
         """Requests that run are not told before their time is over: nobody new can come."""
@@ -131,3 +143,16 @@ class GatewayServer(uvicorn.Server):
         if backend is not None:
             await backend.engine.aclose()
         await self._live.aclose()
+
+
+def _last_ones(listener: socket.socket) -> list[socket.socket]:
+    """Connections that nobody has taken yet; closing the listener would reset them. None can come behind them."""
+    taken: list[socket.socket] = []
+    with suppress(OSError):  # none is left
+        while True:
+            connection, _ = listener.accept()
+            connection.setblocking(False)
+            taken.append(connection)
+    with suppress(OSError):
+        listener.shutdown(socket.SHUT_RD)
+    return taken

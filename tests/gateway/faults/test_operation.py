@@ -52,12 +52,15 @@ def answer(connection: Connection, asked: Asked) -> None:
     connection.end()
 
 
-def test_a_signal_under_load_drops_nothing_and_refuses_nobody_it_let_in(file: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_signal_under_load_drops_nothing_and_refuses_nobody_it_let_in(
+    file: Path, tmp_path: Path, workers: str
+) -> None:
     ledger, outcomes = tmp_path / "rows.db", Outcomes()
     more = "server: {drain_delay_s: 1.5, grace_s: 20}\n"
     with (
         fake_engine(answer) as engine,
-        served_file(file, config(engine, f"{{url: '{ledger}'}}", more)) as gateway,
+        served_file(file, config(engine, f"{{url: '{ledger}'}}", more), "--workers", workers) as gateway,
     ):
         with loaded(gateway.url, "m", 12, outcomes):
             wait_until(lambda: outcomes["200"] > 40, "the load runs")
