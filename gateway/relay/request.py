@@ -91,6 +91,7 @@ async def prepared(
         tenant=incoming.tenant,
         tokens=tokens,
         session=session_of(incoming, context.settings.canon.session_headers),
+        streams=bool(wanted.stream),
         prompt=route in _CANONICAL,
     )
     return Prepared(incoming, route, wanted, body, raw, recording, ask, pool.guard)

@@ -84,10 +84,12 @@ class Held:
     def lost_until(self, number: int) -> list[Key]:
         """A key that was last used at `number` is gone: so is all that was not used after it.
 
-        What is left says how much the replica can hold.
+        What is left says how much the replica can hold, unless nearly nothing is: then it was flushed, or restarted.
         """
+        before = self.tokens
         gone = list(self._oldest(lambda value: value >> _WEIGHT <= number))
-        self._learned = max(self.tokens, _SMALLEST)
+        if self.tokens >= before // 2:
+            self._learned = max(self.tokens, _SMALLEST)
         return gone
 
     def kept(self, tokens: int) -> None:

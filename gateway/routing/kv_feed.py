@@ -19,6 +19,7 @@ BlockName: TypeAlias = Hashable  # as the engine has it: an int, or bytes
 
 _MOST = 400_000  # blocks of one replica whose keys are remembered
 _CHUNK_BYTES = CHUNK * UNIT
+_BLOCK_BYTES = BLOCK * UNIT
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,9 +110,10 @@ def _grown(end: _End, block: _Block, data: bytes, chunks: list[Key]) -> _End:
 
 
 def _tail_keys(end: _End, size: int) -> list[Key]:
-    """Of the index's blocks in the tail; each goes with the engine's, of `size` bytes, that it ends in."""
+    """Of the index's blocks in the tail; each goes with any of the engine's, of `size` bytes, that it lies in."""
     keys = PromptChain.behind(end.digest, end.tail).blocks(0)
     for place, key in enumerate(keys):
-        behind = len(end.tail) - (place + 1) * BLOCK * UNIT
-        end.open[max(0, len(end.open) - 1 - behind // size)].keys.append(key)
+        first, last = (len(end.tail) - at for at in (place * _BLOCK_BYTES, (place + 1) * _BLOCK_BYTES))
+        for block in end.open[max(0, len(end.open) - -(-first // size)) : len(end.open) - last // size]:
+            block.keys.append(key)
     return keys

@@ -1,5 +1,6 @@
 """The replica that should answer first: by the prefixes that each holds, and by what waits there."""
 
+import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,8 @@ from gateway.routing.router import Decision, Reason, RouteAsk, Score
 from gateway.routing.sessions import Sessions
 from gateway.routing.settings import RoutingSettings
 from gateway.routing.token_ratio import TokenRatios
+
+log = logging.getLogger("kvgate.gateway")
 
 Clock: TypeAlias = Callable[[], float]
 
@@ -55,6 +58,9 @@ class PrefixRouter:
     in which what would be computed again counts `recompute_price` times: it takes its time now, and pushes out of that
     cache what others come back for. The more requests that are running want the same prefix, the less it counts, so
     that a hot one gets copies.
+
+    Attributes:
+        failed: choices and ends that went wrong, for a reason which was logged once.
     """
 
     def __init__(self, settings: RoutingSettings | None = None, clock: Clock = time.monotonic) -> None:
@@ -66,9 +72,17 @@ class PrefixRouter:
         self._sessions = Sessions(settings.sessions)
         self._clock = clock
         self._choices = 0
+        self.failed = 0
 
     async def choose(self, ask: RouteAsk, candidates: Sequence[str]) -> Decision:
         """One of `candidates`, with what was thought of each."""
+        try:
+            return await self._choose(ask, candidates)
+        except Exception as error:  # noqa: BLE001  whatever a body has in it, the request goes on
+            self._failed(error)
+            return Decision(min(candidates, key=self._last_chosen), "emptiest")
+
+    async def _choose(self, ask: RouteAsk, candidates: Sequence[str]) -> Decision:
         chain = await self._chain(ask, candidates)
         now = self._clock()
         found = [0] * len(candidates) if chain is None else self.index.matched(chain, candidates)
@@ -109,13 +123,10 @@ class PrefixRouter:
             return
         ticket.ended = True
         ticket.load.ended(ticket.number, self._clock())
-        if ticket.sending is None:
-            return
-        if reuse is None and not ticket.answered:
-            ticket.load.corrected(-ticket.uncached)
-            self.index.withdraw(ticket.sending)
-        else:
-            self._learn(ticket, ticket.sending, reuse)
+        try:
+            self._learn(ticket, reuse)
+        except Exception as error:  # noqa: BLE001  the request has ended, whatever is believed
+            self._failed(error)
 
     def forget(self, replica: str) -> None:
         """It holds nothing, and may be as fast or slow as any."""
@@ -181,7 +192,7 @@ class PrefixRouter:
             sending = self.index.send(chosen.replica, chain, found[chosen.replica], max(found.values()))
         ahead = int(chosen.load.ahead(chosen.rate, now))
         self._choices += 1
-        chosen.load.began(self._choices, chosen.uncached, now)
+        chosen.load.began(self._choices, chosen.uncached, now, told=ask.streams)
         self._sessions.went(ask.scope, ask.session, chosen.replica)
         return _Ticket(
             number=self._choices,
@@ -195,7 +206,16 @@ class PrefixRouter:
             sending=sending,
         )
 
-    def _learn(self, ticket: _Ticket, sending: Sending, reuse: ReuseReport | None) -> None:
+    def _learn(self, ticket: _Ticket, reuse: ReuseReport | None) -> None:
+        if ticket.sending is None:
+            return
+        if reuse is None and not ticket.answered:
+            ticket.load.corrected(-ticket.uncached)
+            self.index.withdraw(ticket.sending)
+        else:
+            self._learn_reuse(ticket, ticket.sending, reuse)
+
+    def _learn_reuse(self, ticket: _Ticket, sending: Sending, reuse: ReuseReport | None) -> None:
         hashed = sending.chain.tokens
         if reuse is None or reuse.status != "reported" or reuse.reused is None or not reuse.prompt:
             self.index.ended(sending, None)
@@ -207,6 +227,18 @@ class PrefixRouter:
             # Tokens as they were hashed; a chunk and a tenth may be the estimate's error.
             reused = reused * hashed // reuse.prompt + CHUNK + sending.matched // 10
         self.index.ended(sending, reused)
+
+    def _last_chosen(self, replica: str) -> int:
+        load = self.loads.all().get(replica)
+        return 0 if load is None else load.chosen
+
+    def _failed(self, error: Exception) -> None:
+        """What is believed may be in disorder, and is only a hint: it begins anew."""
+        self.index.clear()
+        self.failed += 1
+        if self.failed == 1:
+            # Its own text is left out, since it may quote a prompt.
+            log.error("a request could not be scored", extra={"fields": {"error": type(error).__name__}})
 
 
 def _reason(chosen: _View, views: Sequence[_View], home: str | None) -> Reason:

@@ -142,6 +142,13 @@ class ReplicaIndex:
             if not self._wanted[sent.shared]:
                 del self._wanted[sent.shared]
 
+    def clear(self) -> None:
+        """Nobody holds anything, as far as is known."""
+        self._holders.clear()
+        self._places.clear()
+        self._held.clear()
+        self._keys = 0
+
     def _groups(self, prompt: PromptChain, alive: int) -> list[tuple[int, int]]:
         """Masks of replicas that hold equally much, with how many tokens; the deepest first."""
         depths: list[tuple[int, int]] = []

@@ -13,9 +13,8 @@ class ReplicaLoad:
     work: float = 0.0  # tokens prefilled lately; older ones count less
     at: float = 0.0  # when `work` was so
     chosen: int = 0  # the number of the choice that was the last one for it
-    _waiting: dict[int, int] = field(
-        default_factory=dict
-    )  # the queue: tokens by the choice's number, in order
+    # The queue, in order: by the choice's number its tokens, and whether its first one will be told of.
+    _waiting: dict[int, tuple[int, bool]] = field(default_factory=dict)
     _since: float = 0.0  # when the first one of the queue began to be prefilled
 
     @property
@@ -25,24 +24,28 @@ class ReplicaLoad:
 
     def ahead(self, rate: float, now: float) -> float:
         """Tokens that are still to be prefilled before a new request, at `rate` tokens a second."""
-        if not self._waiting:
-            return 0.0
-        first = next(iter(self._waiting.values()))
-        return self.queued - min(first, max(0.0, now - self._since) * rate)
+        while self._waiting:
+            number, (tokens, told) = next(iter(self._waiting.items()))
+            done = max(0.0, now - self._since) * rate
+            if told or done < tokens:
+                return self.queued - min(tokens, done)
+            self.answers(number, self._since + tokens / rate)  # nobody will tell of its first token
+        return 0.0
 
-    def began(self, number: int, tokens: int, now: float) -> None:
-        """A request came that has so many tokens to prefill."""
+    def began(self, number: int, tokens: int, now: float, *, told: bool = True) -> None:
+        """A request came that has so many tokens to prefill. `told`: its first token will be told of."""
         if not self._waiting:
             self._since = now
         self.chosen = number
-        self._waiting[number] = tokens
+        self._waiting[number] = tokens, told
         self.queued += tokens
         self.work += tokens
 
     def answers(self, number: int, now: float) -> None:
         """It has its first token."""
-        self._leaves(number, now)
-        self.running += 1
+        if number in self._waiting:
+            self._leaves(number, now)
+            self.running += 1
 
     def ended(self, number: int, now: float) -> None:
         """It has ended, behind its first token or before."""
@@ -52,7 +55,7 @@ class ReplicaLoad:
             self.running -= 1
 
     def _leaves(self, number: int, now: float) -> None:
-        self.queued -= self._waiting.pop(number)
+        self.queued -= self._waiting.pop(number)[0]
         self._since = now  # engines prefill one after the other, or all a little: the next one's turn begins
 
     def corrected(self, tokens: int) -> None:

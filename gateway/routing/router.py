@@ -27,6 +27,7 @@ class RouteAsk:
     tokens: NDArray[np.int32] | None = None  # shape [prompt tokens]; None: the engine makes them itself
     session: str | None = None  # what says which requests belong together; None: nothing does
     chain: PromptChain | None = None  # of the prompt, where somebody has made it already
+    streams: bool = True  # whether its first token will be told of
     prompt: bool = True  # False: leaves no prefix behind (embeddings)
 
     @property

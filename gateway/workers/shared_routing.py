@@ -155,6 +155,7 @@ def _sent(ask: RouteAsk, chain: PromptChain | None) -> dict[str, Any]:
         "tenant": ask.tenant.name,
         "group": ask.tenant.group,
         "session": ask.session,
+        "streams": ask.streams,
         "counted": ask.tokens is not None,
         "chain": None if chain is None else chain.dump(),
     }
@@ -171,6 +172,7 @@ def _ask_of(sent: dict[str, Any]) -> RouteAsk:
         tenant=Tenant(sent["tenant"], sent["group"]),
         tokens=_COUNTED if sent["counted"] else None,
         session=sent["session"],
+        streams=sent["streams"],
         prompt=chain is not None,
         chain=None if chain is None else PromptChain.load(chain),
     )

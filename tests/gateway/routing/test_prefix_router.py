@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -172,8 +173,6 @@ def test_embeddings_go_where_least_runs_and_predict_nothing() -> None:
 
 
 def ask_embedding():
-    from dataclasses import replace
-
     return replace(ask(None, {"input": "x"}), prompt=False)
 
 
@@ -220,8 +219,68 @@ def test_every_decision_is_explained_and_the_same_calls_give_the_same_ones(seed:
 async def test_a_long_prompt_is_hashed_off_the_loop_and_chosen_all_the_same() -> None:
     to = router()
     body = {"prompt": "x" * (2 << 20)}
-    from dataclasses import replace
-
     asked = replace(ask(None, body), size=2 << 20)
     first, second = await asyncio.gather(to.choose(asked, REPLICAS), to.choose(asked, REPLICAS))
     assert first.replica != second.replica or second.predicted
+
+
+def test_prefills_that_nobody_tells_of_are_taken_to_end_at_the_known_speed() -> None:
+    clock = Clock()
+    to = PrefixRouter(RoutingSettings(prefill_tokens_per_s=1000.0), clock)
+    for number in (1, 2):
+        choose(to, replace(ask(tokens((number, 2000))), streams=False), ["a", "b"])
+    clock.now = 1.0
+    waits = {score.replica: score.ttft_s for score in choose(to, ask(tokens((9, 10))), ["a", "b"]).scores}
+    assert waits["a"] == pytest.approx(1.0, abs=0.1)
+    clock.now = 60.0
+    for each in choose(to, ask(tokens((8, 10))), ["a", "b"]).scores:
+        assert each.ttft_s < 0.2
+
+
+def test_a_fault_in_what_is_believed_costs_the_belief_and_not_the_request() -> None:
+    to = router()
+    sent(to, LONG)
+    again = choose(to, ask(LONG), REPLICAS)
+    to.index._holders.clear()
+    finish(to, again, 4096, 0)
+    assert to.failed == 1
+    for _ in range(2):
+        sent(to, LONG)
+    to.index.check()
+    assert (choose(to, ask(LONG), REPLICAS).predicted, to.failed) == (4095, 1)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"messages": 7},
+        {"messages": [None, 1, ["x"], {"content": [{"type": 3}, None]}]},
+        {"messages": [{"role": "user", "content": "\ud800"}]},
+        {"prompt": [1, "a", None]},
+        {"prompt": [2**70]},
+        {"tools": {"a": {1: 2}}, "system": 5, "input": {"x": float("nan")}},
+        {"cache_salt": {"a": ["\ud800"]}},
+    ],
+)
+def test_any_body_is_routed(body: dict) -> None:
+    to = router()
+    sent(to, LONG)
+    first = choose(to, ask(None, body), REPLICAS)
+    assert first.replica in REPLICAS
+    assert first.scores
+    assert to.failed == 0
+    to.ended(first, None)
+
+
+def test_an_image_counts_by_its_content() -> None:
+    to = router()
+
+    def turn(data: str) -> dict:
+        image = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{data}"}}
+        text = {"type": "text", "text": "What is it? " * 400}
+        return {"messages": [{"role": "user", "content": [image, text]}]}
+
+    first = choose(to, ask(None, turn("A" * 100_000)), REPLICAS)
+    finish(to, first, 2000)
+    assert choose(to, ask(None, turn("A" * 100_000)), REPLICAS).anywhere > 1000
+    assert choose(to, ask(None, turn("A" * 99_999 + "B")), REPLICAS).anywhere < 100

@@ -146,6 +146,7 @@ def test_reuse_that_another_replica_would_have_had_is_told_as_such() -> None:
 
 def test_reuse_that_the_chosen_replica_should_have_had_was_evicted(two: Fleet) -> None:
     two.ask("One")
+    two.gateway.rows.last(1)  # it has ended
     for cache in two.caches:
         cache.forgetful = True
     two.ask("One", "Two")
