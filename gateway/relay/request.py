@@ -72,10 +72,10 @@ async def prepared(
 ) -> Prepared:
     """What all replicas would be sent; raises ApiError for what is wrong with it here."""
     wanted = validate(RelayedBody, incoming.body)
-    if route not in pool.routes:
-        raise ApiError(404, has_none(pool.name, route, pool.routes), param="model", code="unsupported_route")
     record.model, record.stream = incoming.model[:200], bool(wanted.stream)
     record.engine, record.block_size = pool.name, pool.block_size
+    if route not in pool.routes:
+        raise ApiError(404, has_none(pool.name, route, pool.routes), param="model", code="unsupported_route")
     wanted.check(context.settings)
     look = partial(pool.guard.check, incoming.body, incoming.tenant)
     await context.threads.canonicalize(incoming.size, look)

@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from engine_adapters.remote.anthropic import AnthropicEngine
 from engine_adapters.remote.http_engine import HttpOptions
 from engine_adapters.remote.openai_compatible import OpenAICompatibleEngine
 from gateway.canonical.policies import PolicyFor
@@ -140,6 +141,18 @@ def test_a_route_that_an_engine_does_not_serve_is_told_with_its_name(relay_to, t
     assert (answer.status_code, error["code"]) == (404, "unsupported_route")
     assert "fake" in error["message"]
     assert "/v1/messages" in error["message"]
+
+
+def test_a_route_that_no_engine_of_the_kind_has_is_refused_before_it_is_asked() -> None:
+    with fake_engine(hello) as engine:
+        remote = Remote(AnthropicEngine("claude", engine.url, ("m",)), {"m": "m"})
+        with relaying([remote]) as gateway:
+            answer = gateway.http.post("/v1/chat/completions", json={"model": "m", "messages": [USER]})
+            row = gateway.rows.one()
+    told = "The engine claude has no /v1/chat/completions; it has /v1/messages, /v1/messages/count_tokens."
+    assert (answer.status_code, answer.json()["error"]["message"]) == (404, told)
+    assert (row.engine, row.model, row.error) == ("claude", "m", "unsupported_route")
+    assert engine.asked == []
 
 
 def test_a_404_that_says_more_passes(relay_to) -> None:
