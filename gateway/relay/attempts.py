@@ -216,7 +216,6 @@ class Attempts:
         """Which of several tries the record speaks of."""
         self._record.replica, self._record.block_size = opened.sent.replica, opened.visit.remote.block_size
         self._record.expected, self._record.routed = opened.sent.expected, opened.visit.decision
-        self._record.routed = opened.visit.decision
 
 
 async def _drop(tasks: list["asyncio.Task[Opened | EngineError]"]) -> None:

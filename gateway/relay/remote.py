@@ -103,7 +103,7 @@ class Remote:
         wait = _FIRST_WAIT_S
         while True:
             found = await self._ask()
-            self._now(await self.engine.health())
+            self._now(await self._asked())
             self.asked.set()
             if found:
                 await self._stays()
@@ -135,10 +135,16 @@ class Remote:
         while health.ready or missed < self._look.misses - 1:
             missed = 0 if health.ready else missed + 1
             await self._pause(_AGAIN_S if missed else self._look.every_s)
-            health = await self.engine.health()
+            health = await self._asked()
         self._told = None
         self._now(health)
         log.warning("an engine has gone", extra={"fields": {**self._who(), "detail": health.detail}})
+
+    async def _asked(self) -> Health:
+        try:
+            return await self.engine.health()
+        except Exception as error:  # noqa: BLE001  whatever an engine answers, it is looked at again
+            return Health(False, f"it answers in no known form ({type(error).__name__})")
 
     async def _ask(self) -> bool:
         try:

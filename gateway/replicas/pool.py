@@ -27,6 +27,9 @@ from gateway.routing.router import RouteAsk, Router
 
 log = logging.getLogger("kvgate.gateway")
 
+_ASK_AGAIN_S = 5.0  # a source of replicas that has failed in an unknown way
+_DISCOVERED_S = 10.0  # what others wait for the first list of replicas
+
 MakeReplica = Callable[[ReplicaAddress], Remote]
 
 
@@ -122,9 +125,13 @@ class EnginePool:
             self._task = asyncio.create_task(self._discover(self.discovery))
 
     async def asked(self) -> None:
-        """Returns when it is known which replicas there are, and each was asked once."""
-        if self.discovery is not None:
-            await self._discovered.wait()
+        """Returns when it is known which replicas there are, or not to be known soon, and each was asked once."""
+        try:
+            async with asyncio.timeout(_DISCOVERED_S):
+                if self.discovery is not None:
+                    await self._discovered.wait()
+        except TimeoutError:
+            log.warning("an engine has no replicas yet", extra={"fields": {"engine": self.name}})
         for each in self.replicas:
             await each.asked.wait()
 
@@ -220,9 +227,17 @@ class EnginePool:
         self._discovered.set()
 
     async def _discover(self, discovery: Discovery) -> None:
-        async with aclosing(discovery.watch()) as lists:
-            async for addresses in lists:
-                self.update(addresses)
+        while True:
+            try:
+                async with aclosing(discovery.watch()) as lists:
+                    async for addresses in lists:
+                        self.update(addresses)
+            except Exception as error:
+                fields = {"engine": self.name, "error": type(error).__name__}
+                log.exception(
+                    "replicas were said in no known form; it is asked again", extra={"fields": fields}
+                )
+            await asyncio.sleep(_ASK_AGAIN_S)
 
     def _add(self, remote: Remote) -> None:
         member = Member(remote, self.policy, self._clock)

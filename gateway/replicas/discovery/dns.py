@@ -5,6 +5,7 @@ import logging
 import socket
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Literal, TypeAlias
@@ -59,7 +60,7 @@ async def resolved(name: str, family: socket.AddressFamily) -> Sequence[str]:
             found = [str(address[0]) for *_, address in answers]
         except (OSError, UnicodeError) as error:
             found = error
-        if not loop.is_closed():
+        with suppress(RuntimeError):  # the loop has been closed
             loop.call_soon_threadsafe(settle, found)
 
     threading.Thread(target=look, name="kvgate-dns", daemon=True).start()

@@ -1,5 +1,6 @@
 """Which replicas a request may go to, at random: never nobody where somebody is there, never too many left alone."""
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -204,4 +205,44 @@ async def test_another_url_under_the_same_name_is_another_replica() -> None:
     (after,) = pool.replicas
     assert after is not before
     assert after.replica == before.replica
+    await pool.aclose()
+
+
+async def test_a_source_that_fails_in_an_unknown_way_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.replicas.pool._ASK_AGAIN_S", 0.001)
+
+    class Odd:
+        failing = False
+        times = 0
+
+        async def watch(self):  # type: ignore[no-untyped-def]
+            self.times += 1
+            if self.times == 1:
+                raise KeyError("items")
+            yield [address(0)]
+            await asyncio.Event().wait()
+
+    pool = EnginePool("fleet", (), Forgetting(), POLICY, discovery=Odd(), make=remote)
+    pool.start()
+    async with asyncio.timeout(10):
+        await pool.asked()
+    assert [each.replica for each in pool.replicas] == ["fleet/r0"]
+    await pool.aclose()
+
+
+async def test_a_source_that_says_nothing_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.replicas.pool._DISCOVERED_S", 0.01)
+
+    class Silent:
+        failing = True
+
+        async def watch(self):  # type: ignore[no-untyped-def]
+            await asyncio.Event().wait()
+            yield []
+
+    pool = EnginePool("fleet", (), Forgetting(), POLICY, discovery=Silent(), make=remote, names={"m": "m"})
+    pool.start()
+    async with asyncio.timeout(10):
+        await pool.asked()
+    assert not (await pool.health()).ready
     await pool.aclose()

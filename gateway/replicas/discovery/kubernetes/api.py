@@ -125,7 +125,10 @@ class Session:
         more: dict[str, str] = {}
         while True:
             page = await self._page(more)
-            for each in page.get("items") or ():
+            items = page.get("items") or ()
+            if not isinstance(items, list | tuple):
+                raise KubernetesError("a list has no items")
+            for each in items:
                 slices[str(_metadata(each).get("name"))] = each
             metadata = _metadata(page)
             if not metadata.get("continue"):
