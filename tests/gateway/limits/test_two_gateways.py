@@ -97,7 +97,7 @@ def gateways(
         yield found
 
 
-async def statuses(gateways: list[Gateway], n: int, at_once: int = 200) -> Counter[int]:
+async def statuses(gateways: list[Gateway], n: int, at_once: int = 60) -> Counter[int]:
     """`n` requests, one after the other to each gateway."""
     limits = httpx.Limits(max_connections=at_once)
     async with httpx.AsyncClient(limits=limits, timeout=60) as http:
