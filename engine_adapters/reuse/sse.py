@@ -19,6 +19,10 @@ class EventSplitter:
         """The events that are whole now. After an event of more than MAX_EVENT bytes nothing is split any more."""
         if self.overflowed:
             return [chunk]
+        if (
+            not self._buffer and chunk.endswith(b"\n\n") and b"\r" not in chunk
+        ):  # whole events, the usual form
+            return [event + b"\n\n" for event in chunk[:-2].split(b"\n\n")]
         self._buffer += chunk
         events: list[bytes] = []
         start = 0

@@ -111,10 +111,13 @@ class StreamWatcher(AnswerWatcher):
     def feed(self, chunk: bytes) -> bytes:
         """What goes on to the client for this chunk."""
         events = self._splitter.feed(chunk)
+        if len(events) == 1 and not self._splitter.overflowed:
+            passed = self._event(events[0])
+            return chunk if self._as_came else passed
         if self._splitter.overflowed:
             return chunk if self._as_came else b"".join(events)
-        passed = [self._event(event) for event in events]
-        return chunk if self._as_came else b"".join(passed)
+        all_passed = [self._event(event) for event in events]
+        return chunk if self._as_came else b"".join(all_passed)
 
     def end(self) -> bytes:
         """The stream has ended by itself; what is left of it to pass on."""
@@ -146,11 +149,11 @@ class StreamWatcher(AnswerWatcher):
         if self.account.first_token_at is None:
             return True
         has_usage = (
-            (b'"usage"' in data and b'"usage":null' not in data)
+            (b'"usage"' in data and b'"usage":null' not in data and b'"usage": null' not in data)
             or b'"timings"' in data
             or b'"sglext"' in data
         )
-        return has_usage or b'"error"' in data or b"_reason" in data or b'"type"' in data
+        return has_usage or b'"error"' in data or b'"type"' in data or _has_reason(data)
 
     def _payload(self, event: bytes, data: bytes, payload: dict[str, Any]) -> bytes:
         kind = payload.get("type")
@@ -196,6 +199,12 @@ class StreamWatcher(AnswerWatcher):
         ):
             return payload
         return None
+
+
+def _has_reason(data: bytes) -> bool:
+    """Whether there is a reason to finish; engines write null for one with every token."""
+    reasons = data.count(b'_reason"')
+    return reasons > 0 and reasons > data.count(b'_reason":null') + data.count(b'_reason": null')
 
 
 def _has_content(payload: Mapping[str, Any], kind: object) -> bool:
