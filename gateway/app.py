@@ -25,7 +25,8 @@ from gateway.errors import ApiError
 from gateway.front import ALONE, Siblings
 from gateway.jobs import JobContext, JobMaker
 from gateway.ledger.capture import BodyCapture
-from gateway.ledger.expectation import Predictor
+from gateway.ledger.expectation import AskedPredictor, Predictor
+from gateway.ledger.later import LaterExpectations
 from gateway.ledger.sink import NO_LEDGER, LedgerSink
 from gateway.limits.limits import Limits
 from gateway.live import Apps, Configured, EpochRoute, Live
@@ -118,6 +119,7 @@ def create_app_over(
     if settings.metrics:
         app.add_api_route("/metrics", scrape, methods=["GET"], include_in_schema=False)
     canon = CanonStage(settings.canon, memory=memory)
+    asked = isinstance(predictor, AskedPredictor)  # of another process
     context = JobContext(
         served,
         threads,
@@ -125,8 +127,9 @@ def create_app_over(
         canon,
         ledger,
         predictor,
-        telemetry.tracing,
-        tenants,
+        tracing=telemetry.tracing,
+        tenants=tenants,
+        later=None if predictor is None or asked else LaterExpectations(predictor),
         limits=limits,
         responses=LocalBindings() if memory is None else SharedBindings(memory),
     )

@@ -17,6 +17,7 @@ from gateway.canonical.stage import Canonical, CanonStage
 from gateway.errors import context_too_long, invalid
 from gateway.generation import Tagged
 from gateway.ledger.expectation import AskedPredictor, Predictor, SentRequest
+from gateway.ledger.later import LaterExpectations
 from gateway.ledger.sink import NO_LEDGER, LedgerSink
 from gateway.limits.hints import HEADER as HINTS_HEADER
 from gateway.limits.limits import Limits
@@ -61,6 +62,7 @@ class JobContext:
     canon: CanonStage
     ledger: LedgerSink = NO_LEDGER
     predictor: Predictor | None = None
+    later: LaterExpectations | None = None  # the same one's; None: it has to be asked at once
     tracing: Tracing = NO_TRACING
     tenants: Authenticator = OPEN
     responses: ResponseBindings = field(default_factory=LocalBindings)
@@ -103,10 +105,17 @@ async def canonical(
     return result
 
 
-async def expect(sent: SentRequest, context: JobContext, record: RequestRecord) -> None:
-    """Note in `record` what the engine should have of this request, which goes to it now."""
+async def expect(
+    sent: SentRequest, context: JobContext, record: RequestRecord, *, later: bool = False
+) -> None:
+    """Note in `record` what the engine should have of this request, which goes to it now.
+
+    `later`: whoever reads it waits for it, and the request need not.
+    """
     if isinstance(context.predictor, AskedPredictor):
         record.expected = await context.predictor.expecting(sent)
+    elif later and context.later is not None and context.threads.is_short(sent.size):
+        record.expected = context.later.expect(sent)
     elif context.predictor is not None:
         work = partial(context.predictor.expect, sent)
         record.expected = await context.threads.canonicalize(sent.size, work)

@@ -88,6 +88,10 @@ class PromptThreads:
         """`work()`, which renders and encodes `size` bytes; on a thread if they are many."""
         return work() if size <= self._inline_prompt else await self._on_thread(work)
 
+    def is_short(self, size: int) -> bool:
+        """Whether work on so many bytes of text is done where it is asked for."""
+        return size <= self._inline_prompt
+
     async def _on_thread(self, work: Callable[[], Result]) -> Result:
         # What still waits when its caller goes never runs.
         return await asyncio.get_running_loop().run_in_executor(self._pool, work)

@@ -11,6 +11,26 @@ from engine_adapters.base import ReuseReport
 from gateway.ledger.row import Divergence, GapCause
 
 
+class Expected(Protocol):
+    """What is expected of a request, or will be known to be. None: nothing is known."""
+
+    @property
+    def predicted(self) -> int | None:
+        """Prompt tokens that the engine should reuse."""
+
+    @property
+    def saved(self) -> int | None:
+        """Of them those that edits of canon made reusable, estimated."""
+
+    @property
+    def divergence(self) -> Divergence | None:
+        """Where the prompt left the nearest earlier one."""
+
+    @property
+    def token(self) -> object | None:
+        """The predictor's own, to find the request again."""
+
+
 @dataclass(frozen=True, slots=True)
 class Expectation:
     """None: nothing is known."""
@@ -65,5 +85,5 @@ class Predictor(Protocol):
     def forget(self) -> None:
         """Drop all that engines were sent: nothing is expected of the next requests."""
 
-    def cause(self, expected: Expectation, reuse: ReuseReport) -> GapCause | None:
+    def cause(self, expected: Expected, reuse: ReuseReport) -> GapCause | None:
         """Why less was reused than expected; None: no less was, or that is not known. Called when it has ended."""

@@ -23,7 +23,7 @@ class Begun:
 async def begin(answer: RelayedAnswer, stack: AsyncExitStack) -> Begun:
     """Wait for the first piece; `stack` ends the reading. Raises EngineFailureError, as `answer.chunks` does."""
     rest = answer.chunks()
-    if isinstance(rest, AsyncGenerator):
+    if isinstance(rest, AsyncGenerator) and "event-stream" in answer.content_type:
         stack.push_async_callback(rest.aclose)
     first = await anext(rest, b"")
     if "event-stream" not in answer.content_type:

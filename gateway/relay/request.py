@@ -15,7 +15,7 @@ from gateway.canonical.policies import Route as CanonRoute
 from gateway.canonical.recorder import Recording
 from gateway.errors import ApiError
 from gateway.jobs import JobContext, canonical, expect, usage_facts
-from gateway.ledger.expectation import Expectation, Routed, SentRequest
+from gateway.ledger.expectation import Expected, Routed, SentRequest
 from gateway.relay.body import RelayedBody
 from gateway.relay.errors import from_event
 from gateway.relay.guard import Guard
@@ -64,7 +64,7 @@ class Outgoing:
     rewrites: Rewrites
     recording: Recording | None  # where its answer is to be remembered
     replica: str | None  # as the record says it
-    expected: Expectation
+    expected: Expected
 
 
 async def prepared(
@@ -119,7 +119,7 @@ async def outgoing(
         routed,
     )
     if given.ask.prompt:
-        await expect(sent, context, record)
+        await expect(sent, context, record, later=True)
     facts = usage_facts(incoming, context, record)
     request = RelayRequest(
         request_id=record.id,

@@ -10,7 +10,7 @@ from typing import cast
 from starlette.types import Scope
 
 from engine_adapters.base import ReuseReport
-from gateway.ledger.expectation import NOTHING_EXPECTED, Expectation
+from gateway.ledger.expectation import NOTHING_EXPECTED, Expected
 from gateway.replicas.deadline import NO_DEADLINE, Deadline
 from gateway.routing.router import Decision
 from gateway.tenants.tenant import DEFAULT, Tenant
@@ -99,7 +99,7 @@ class RequestRecord:
     completion_tokens: int | None = None
     reasoning_tokens: int | None = None  # of the completion
     reuse: ReuseReport | None = None  # None: no answer said anything, not even that it does not say
-    expected: Expectation = NOTHING_EXPECTED
+    expected: Expected = NOTHING_EXPECTED
     routed: Decision | None = None  # how its replica was chosen; None: none was
     finish: str | None = None  # of the first choice
     error: str | None = None  # its kind
