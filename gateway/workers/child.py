@@ -67,6 +67,10 @@ class Child:
         return self.ready.done() and not self.ready.cancelled()
 
     @property
+    def serves(self) -> bool:
+        return self.is_ready and not self.has_ended
+
+    @property
     def has_ended(self) -> bool:
         return self._process.returncode is not None
 

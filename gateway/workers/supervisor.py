@@ -27,7 +27,7 @@ _CLEAN = (0, -signal.SIGTERM, -signal.SIGINT)
 class Patience:
     """Bounds and periods, in seconds where not said otherwise."""
 
-    restarts: int = 8  # of one process in a row; then the whole server ends
+    restarts: int = 8  # of one process in a row; then the server ends, unless it is a worker and others serve
     first_wait_s: float = 0.2  # before it is started again; twice as long each time
     last_wait_s: float = 10.0
     steady_s: float = 60.0  # who was ready for so long begins a new row
@@ -146,7 +146,7 @@ class Supervisor:
             return False
         if began is not None and asyncio.get_running_loop().time() - began >= patience.steady_s:
             place.restarts = 0
-        if place.restarts >= patience.restarts:
+        if place.restarts >= patience.restarts and not self._others_serve(place):
             self._give_up(place, f"has ended {place.restarts + 1} times in a row (exit status {status})")
             return False
         wait = min(patience.first_wait_s * 2**place.restarts, patience.last_wait_s)
@@ -159,6 +159,11 @@ class Supervisor:
         except TimeoutError:
             return True
         return False
+
+    def _others_serve(self, place: _Place) -> bool:
+        """Whether this is a worker, and another one serves: then it is tried again for ever."""
+        others = [each for each in self._serving if each is not place]
+        return place in self._serving and any(each.child is not None and each.child.serves for each in others)
 
     def _give_up(self, place: _Place, why: str) -> None:
         log.error("%s %s: the server ends", place.plan.name, why)

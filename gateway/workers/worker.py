@@ -9,6 +9,8 @@ from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
 from canon.memory import LocalStore, MemoryStore
 from engine_adapters.engine_process.adapter import EngineInProcess
 from engine_adapters.rpc.connection import Connection
@@ -21,6 +23,8 @@ from gateway.listener import bound, listen
 from gateway.prompts import PromptSource
 from gateway.served import Backend, Load, Progress
 from gateway.settings import CanonSettings
+from gateway.telemetry.figures import families_sent
+from gateway.workers.plan import Plan
 from gateway.workers.seat import Seat
 from gateway.workers.shared_limits import WorkerCounter
 from gateway.workers.shared_memory import SharedMemory
@@ -37,8 +41,9 @@ _STATE_S = 10.0  # for the state's process at the start; then it is gone on with
 class OtherWorkers(Siblings):
     """Asked through the process that all are connected to."""
 
-    def __init__(self, path: Path, process: str) -> None:
+    def __init__(self, path: Path, process: str, index: int = 0) -> None:
         self._process = process
+        self._about = families_sent(_about(index))
         self._offers = Service()
         self._own: Callable[[], Figures] = list
         self.link = Link(str(path), "the state's process", self._greet, self._offers)
@@ -54,8 +59,11 @@ class OtherWorkers(Siblings):
         return found
 
     def count(self, own: Callable[[], Figures]) -> None:
-        self._own = own
-        self._offers.calls["figures"] = lambda _: asyncio.to_thread(own)
+        def counted() -> Figures:
+            return [*own(), *self._about]
+
+        self._own = counted
+        self._offers.calls["figures"] = lambda _: asyncio.to_thread(counted)
 
     async def figures(self) -> list[Figures]:
         own = await asyncio.to_thread(self._own)
@@ -73,6 +81,18 @@ class OtherWorkers(Siblings):
         await connection.call("hello", self._process)
 
 
+def _about(index: int) -> list[Metric]:
+    """One for each process: added up, how many there are, and how often each was started."""
+    starts = CounterMetricFamily("kvgate_worker_starts", "Starts of a worker.", labels=("worker",))
+    starts.add_metric([str(index)], 1)
+    return [GaugeMetricFamily("kvgate_workers", "Workers that are there.", value=1), starts]
+
+
+def _process_name(plan: Plan) -> str:
+    """That no other process of this server ever has."""
+    return f"{plan.index}-{os.getpid()}-{secrets.token_hex(4)}"
+
+
 class WorkerFront:
     """One of several processes of a server."""
 
@@ -80,7 +100,7 @@ class WorkerFront:
         self._seat = seat
         plan = seat.plan
         self.leader = plan.index == 0
-        self._others = OtherWorkers(plan.state_socket, f"{plan.index}-{os.getpid()}-{secrets.token_hex(4)}")
+        self._others = OtherWorkers(plan.state_socket, _process_name(plan), plan.index)
         self.siblings: Siblings = self._others
         alone = LocalStore(settings.memory_bytes, ttl_s=settings.memory_ttl_s)
         self._memory = SharedMemory.at(str(plan.state_socket), alone)

@@ -188,6 +188,7 @@ def test_any_worker_tells_what_all_have_counted(server: Server, clients: list[ht
     for client in clients:
         assert server.figures(client)["kvgate_requests_total"] == before + 5
         assert server.figures(client)["kvgate_engine_up"] == 1
+        assert server.figures(client)["kvgate_workers"] == 2
 
 
 def test_a_client_that_leaves_is_gone_from_the_engine(server: Server, clients: list[httpx.Client]) -> None:
@@ -215,6 +216,7 @@ def test_a_killed_worker_takes_its_own_requests_with_it_and_no_others(
     with closing(server.connection("worker 0")) as again:
         server.complete(again, "again")
         after = server.figures(again)
+    assert after["kvgate_worker_starts_total"] == before["kvgate_worker_starts_total"] + 1
     assert after["kvgate_requests_total"] >= before["kvgate_requests_total"] + 2  # the kept one, and the last
 
 

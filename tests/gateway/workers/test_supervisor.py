@@ -143,16 +143,30 @@ def test_what_workers_use_is_started_again_as_well(start: Start, name: str) -> N
     assert server.end()[0] == 0
 
 
-def test_a_process_that_keeps_ending_ends_the_server(start: Start) -> None:
-    server = start()
+@pytest.mark.parametrize("name", ["state", "engine", "worker-0"])
+def test_a_process_that_keeps_ending_ends_the_server(start: Start, name: str) -> None:
+    server = start(1)
+    server.ready()
+    (server.folder / f"{name}.fails").touch()
+    os.kill(server.pids(name)[0], signal.SIGKILL)
+    _, errors = server.parent.communicate(timeout=LONG)
+    assert server.parent.returncode == 1
+    assert f"{name.replace('-', ' ')} has ended 4 times in a row" in errors
+    assert len(server.pids(name)) == 4
+    assert not any(map(lives, server.pids()))
+
+
+def test_a_worker_that_keeps_ending_is_tried_again_while_others_serve(start: Start) -> None:
+    server = start(2, "none")
     server.ready()
     (server.folder / "worker-1.fails").touch()
     os.kill(server.pids("worker-1")[0], signal.SIGKILL)
-    _, errors = server.parent.communicate(timeout=LONG)
+    server.has(7, "worker-1 began")
+    assert lives(server.pids("worker-0")[0])
+    (server.folder / "worker-0.fails").touch()
+    os.kill(server.pids("worker-0")[0], signal.SIGKILL)
+    server.parent.communicate(timeout=LONG)
     assert server.parent.returncode == 1
-    assert "worker 1 has ended 4 times in a row" in errors
-    assert len(server.pids("worker-1")) == 4
-    assert not any(map(lives, server.pids()))
 
 
 def test_a_process_that_does_not_even_start_ends_the_server_at_once(start: Start, tmp_path: Path) -> None:
