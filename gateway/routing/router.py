@@ -11,7 +11,7 @@ from engine_adapters.base import ReuseReport
 from gateway.routing.chain import PromptChain
 from gateway.tenants.tenant import DEFAULT, Tenant
 
-Reason = Literal["only", "prefix", "session", "emptiest", "balance", "turn", "retry"]
+Reason = Literal["only", "prefix", "session", "emptiest", "balance", "turn"]
 
 
 @dataclass(frozen=True, slots=True)
