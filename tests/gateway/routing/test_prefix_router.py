@@ -68,13 +68,14 @@ def test_a_request_leaves_a_replica_where_far_too_much_waits() -> None:
 
 def test_a_hot_prefix_gets_copies_and_a_lukewarm_one_does_not() -> None:
     def used(count: int) -> set[str]:
-        to = router()
-        sent(to, LONG)
-        asked = [ask(np.append(LONG, tokens((number, 1500)))) for number in range(2, 2 + count)]
+        to, prefix = router(), tokens((1, 20_000))
+        sent(to, prefix)
+        asked = [ask(np.append(prefix, tokens((number, 200)))) for number in range(2, 2 + count)]
         return {choose(to, each, REPLICAS).replica for each in asked}
 
-    assert len(used(2)) == 1
-    assert len(used(60)) == 3
+    # At its full price, a copy would be worth 20 seconds of waiting: 800 such requests.
+    assert len(used(20)) == 1
+    assert len(used(200)) > 1
 
 
 def test_a_session_stays_though_nothing_is_known_of_its_prefix() -> None:
