@@ -112,10 +112,10 @@ async def expect(
 
     `later`: whoever reads it waits for it, and the request need not.
     """
-    if isinstance(context.predictor, AskedPredictor):
-        record.expected = await context.predictor.expecting(sent)
-    elif later and context.later is not None and context.threads.is_short(sent.size):
+    if later and context.later is not None and context.threads.is_short(sent.size):
         record.expected = context.later.expect(sent)
+    elif isinstance(context.predictor, AskedPredictor):
+        record.expected = await context.predictor.expecting(sent)
     elif context.predictor is not None:
         work = partial(context.predictor.expect, sent)
         record.expected = await context.threads.canonicalize(sent.size, work)

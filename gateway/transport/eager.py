@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Coroutine, Generator
+from types import CoroutineType
 from typing import Any, TypeVar
 
 Result = TypeVar("Result")
@@ -9,7 +10,7 @@ Result = TypeVar("Result")
 
 async def within(seconds: float, work: Awaitable[Result]) -> Result:
     """What `await work` gives; raises TimeoutError when it takes longer than `seconds`."""
-    if not isinstance(work, Coroutine):
+    if type(work) is not CoroutineType and not isinstance(work, Coroutine):
         async with asyncio.timeout(seconds):
             return await work
     try:

@@ -170,3 +170,15 @@ def test_events_do_not_depend_on_how_the_stream_is_cut(data: str, places: list[i
 
     stream = data.encode()
     assert events(cut(stream, places)) == events([stream])
+
+
+@pytest.mark.parametrize("written", ['"finish_reason":null', '"finish_reason": null'])
+def test_a_reason_is_found_beside_one_that_is_null(written: str):
+    watcher = StreamWatcher(PROFILES["openai"])
+    first = '{"choices":[{"delta":{"content":"a"},%s}]}' % written
+    last = '{"choices":[{"delta":{},"finish_reason":"length","stop_reason":null}]}'
+    for text in (first, first):
+        watcher.feed(event(text).encode())
+    assert watcher.account.finish is None
+    watcher.feed(event(last).encode())
+    assert watcher.account.finish == "length"
