@@ -175,7 +175,7 @@ def test_events_do_not_depend_on_how_the_stream_is_cut(data: str, places: list[i
 @pytest.mark.parametrize("written", ['"finish_reason":null', '"finish_reason": null'])
 def test_a_reason_is_found_beside_one_that_is_null(written: str):
     watcher = StreamWatcher(PROFILES["openai"])
-    first = '{"choices":[{"delta":{"content":"a"},%s}]}' % written
+    first = '{"choices":[{"delta":{"content":"a"},' + written + "}]}"
     last = '{"choices":[{"delta":{},"finish_reason":"length","stop_reason":null}]}'
     for text in (first, first):
         watcher.feed(event(text).encode())
