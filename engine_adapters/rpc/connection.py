@@ -18,7 +18,7 @@ from collections.abc import AsyncGenerator, Awaitable
 from contextlib import aclosing
 from typing import Any, cast
 
-from engine_adapters.rpc.errors import AwayError, FailedError, FrameError, raised, told
+from engine_adapters.rpc.errors import AwayError, FailedError, FrameError, SilentError, raised, told
 from engine_adapters.rpc.frames import FrameSplitter, frame_of
 from engine_adapters.rpc.service import Service
 
@@ -26,9 +26,10 @@ log = logging.getLogger("kvgate.rpc")
 
 CALL, TELL, REPLY, FAILED, ITEMS, MORE, CANCEL = range(7)
 
+PING = "ping"  # every side answers this
 WINDOW = 256  # items of one stream that are on their way and not taken yet
 MAX_RUNNING = 16_384  # calls of one peer that are answered at the same time
-MAX_UNSENT = 256 << 20  # bytes a peer leaves unread before it is cut
+MAX_UNSENT = 128 << 20  # bytes a peer leaves unread before it is cut
 
 
 class _Reading:
@@ -84,7 +85,8 @@ class Connection(asyncio.Protocol):
         """Ask the other side, and wait for its answer.
 
         Raises:
-            AwayError: it went, or did not answer in time.
+            AwayError: it went.
+        SilentError: it did not answer in time.
             EngineError, FailedError: as it failed there.
         """
         number = next(self._numbers)
@@ -94,7 +96,7 @@ class Connection(asyncio.Protocol):
                 await self._ask(number, name, args)
                 return await waiting
         except TimeoutError as error:
-            raise AwayError(f"{name} was not answered within {timeout_s:g} s") from error
+            raise SilentError(f"{name} was not answered within {timeout_s:g} s") from error
         finally:
             self._calls.pop(number, None)
             if not waiting.done() or waiting.cancelled():
@@ -213,7 +215,9 @@ class Connection(asyncio.Protocol):
                 waiting.set_exception(error)
 
     def _answer(self, number: int, name: str, args: list[Any]) -> None:
-        if len(self._tasks) >= MAX_RUNNING:
+        if name == PING:
+            self._succeed(number, None)
+        elif len(self._tasks) >= MAX_RUNNING:
             self._fail(number, FailedError("too many calls"))
         elif (stream := self._service.streams.get(name)) is not None:
             self._sending[number] = _Sending()

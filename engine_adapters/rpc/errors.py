@@ -1,7 +1,8 @@
 """What can go wrong between two processes, and how what an engine raises crosses over.
 
 RpcError
-├── AwayError     the other process is not there, or does not answer
+├── AwayError     the other process is not there
+│   └── SilentError   it is, and did not answer in time
 ├── FrameError    it sent what is no frame
 └── FailedError   what it was asked for went wrong there
 """
@@ -24,7 +25,11 @@ class RpcError(Exception):
 
 
 class AwayError(RpcError):
-    """The other process is not there, or does not answer in time."""
+    """The other process is not there."""
+
+
+class SilentError(AwayError):
+    """The other process is there, and did not answer in time."""
 
 
 class FrameError(RpcError):

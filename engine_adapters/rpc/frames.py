@@ -7,7 +7,7 @@ import msgspec
 
 from engine_adapters.rpc.errors import FrameError
 
-MAX_FRAME = 256 << 20  # bytes; a prompt of 64 million tokens
+MAX_FRAME = 64 << 20  # bytes; a prompt of 16 million tokens
 HEAD = 4
 
 _encode = msgspec.msgpack.Encoder().encode

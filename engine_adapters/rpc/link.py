@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 
-from engine_adapters.rpc.connection import Connection, connect
-from engine_adapters.rpc.errors import AwayError, RpcError
+from engine_adapters.rpc.connection import PING, Connection, connect
+from engine_adapters.rpc.errors import AwayError, RpcError, SilentError
 from engine_adapters.rpc.service import Service
 
 log = logging.getLogger("kvgate.rpc")
@@ -42,6 +42,7 @@ class Link:
         self._current: Connection | None = None
         self._there = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._hung: asyncio.Task[None] | None = None  # what waits for it to answer again
 
     def start(self) -> None:
         """Begin to look for the other process."""
@@ -58,18 +59,24 @@ class Link:
     @property
     def is_there(self) -> bool:
         """Whether the other process can be asked now."""
-        return self._current is not None
+        return self._current is not None and self._hung is None
 
     @property
     def connection(self) -> Connection:
         """The one that is open; raises AwayError where none is."""
-        if self._current is None:
-            raise AwayError(f"{self._name} is away")
+        if self._current is None or self._hung is not None:
+            raise AwayError(f"{self._name} {'is away' if self._current is None else 'does not answer'}")
         return self._current
 
     async def call(self, name: str, *args: Any, timeout_s: float | None = 5.0) -> Any:
-        """As `Connection.call`."""
-        return await self.connection.call(name, *args, timeout_s=timeout_s)
+        """As `Connection.call`. After a call that was not answered all others fail at once, until it answers again."""
+        connection = self.connection
+        try:
+            return await connection.call(name, *args, timeout_s=timeout_s)
+        except SilentError:
+            if not connection.closed.is_set() and self._hung is None:
+                self._hung = asyncio.create_task(self._wait_for(connection))
+            raise
 
     def tell(self, name: str, *args: Any) -> None:
         """As `Connection.tell`: lost where the other process is away."""
@@ -82,7 +89,19 @@ class Link:
             self._task.cancel()
             with suppress(asyncio.CancelledError):
                 await self._task
+        if self._hung is not None:
+            self._hung.cancel()
         self._current = None
+
+    async def _wait_for(self, connection: Connection) -> None:
+        log.error("a process does not answer", extra={"fields": {"process": self._name}})
+        try:
+            await connection.call(PING, timeout_s=None)
+            log.warning("a process answers again", extra={"fields": {"process": self._name}})
+        except RpcError:
+            pass  # its connection has ended, and the next one is waited for
+        finally:
+            self._hung = None
 
     async def _keep(self) -> None:
         wait = _FIRST_WAIT_S

@@ -269,6 +269,31 @@ async def test_a_link_comes_back_and_greets_again(offered: Offered, path: Path) 
     second.close()
 
 
+async def test_a_process_that_hangs_holds_nobody_up_twice(offered: Offered, path: Path) -> None:
+    link = Link(str(path), "the other")
+    link.start()
+    deaf = await asyncio.get_running_loop().create_unix_server(asyncio.Protocol, str(path))
+    await link.there(5)
+    with pytest.raises(AwayError, match="not answered"):
+        await link.call("add", 1, 1, timeout_s=0.05)
+    assert not link.is_there
+    with pytest.raises(AwayError, match="does not answer"):
+        await link.call("add", 1, 1, timeout_s=None)
+    assert link._current is not None
+    link._current.close()
+    deaf.close()
+    server = await Server(offered.service()).listen(path)
+    while not link.is_there:  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+    with pytest.raises(AwayError, match="not answered"):
+        await link.call("hangs", timeout_s=0.05)
+    while not link.is_there:  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+    assert await link.call("add", 1, 1) == 2
+    await link.aclose()
+    server.close()
+
+
 async def test_threads_call_and_wait(server: Server, path: Path) -> None:
     client = BlockingClient(str(path), timeout_s=5)
 
