@@ -229,7 +229,9 @@ class Connection(asyncio.Protocol):
                 self._fail(number, error)
             else:
                 if inspect.isawaitable(value):
-                    self._run(number, self._reply(number, value))
+                    task = self._run(number, self._reply(number, value))
+                    if inspect.iscoroutine(value):  # one that is cancelled before it begins
+                        task.add_done_callback(lambda _: value.close())
                 else:
                     self._succeed(number, value)
         else:
@@ -241,10 +243,11 @@ class Connection(asyncio.Protocol):
         except Exception:
             log.exception("a message could not be taken", extra={"fields": {"name": name}})
 
-    def _run(self, number: int, work: Any) -> None:
+    def _run(self, number: int, work: Any) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks[number] = task
         task.add_done_callback(lambda _: self._forget(number))
+        return task
 
     def _forget(self, number: int) -> None:
         self._tasks.pop(number, None)

@@ -12,6 +12,7 @@ from gateway.telemetry.figures import Family, counted, families_sent, merged
 log = logging.getLogger("kvgate.workers")
 
 _KEPT = tuple[list[list[Any]], dict[str, list[list[Any]]]]
+_LEFT = "figures-"
 _APART = 16  # of the latest it is known which figures were whose, should one turn out to live
 
 
@@ -38,6 +39,18 @@ class Fallen:
             self._older = families_sent(merged([self._older, oldest]))
         self._keep()
 
+    def find(self, folder: Path) -> None:
+        """Take what processes left in `folder` while nobody could be told; they may live."""
+        for file in sorted(folder.glob(f"{_LEFT}*")):
+            process = file.name.removeprefix(_LEFT)
+            try:
+                said = msgspec.msgpack.decode(file.read_bytes(), type=list[list[Any]])
+                if process not in self._latest:
+                    self.add(process, said)
+                file.unlink()
+            except (OSError, msgspec.MsgspecError) as error:
+                log.error("what a process had counted is lost: %s", error)  # noqa: TRY400
+
     def lives(self, process: str) -> None:
         """It was only its connection that ended."""
         if self._latest.pop(process, None) is not None:
@@ -54,3 +67,10 @@ class Fallen:
             new.replace(self._file)
         except OSError as error:
             log.error("what ended processes had counted is not kept: %s", error)  # noqa: TRY400
+
+
+def leave(folder: Path, process: str, snapshot: Iterable[Family]) -> None:
+    """Write down what `process` has counted, for `Fallen.find`; raises OSError."""
+    new = folder / f"new-{process}"
+    new.write_bytes(msgspec.msgpack.encode(list(snapshot)))
+    new.replace(folder / f"{_LEFT}{process}")

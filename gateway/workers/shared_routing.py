@@ -1,7 +1,9 @@
 """One index of what replicas hold for all workers of a server: they ask it where a request goes."""
 
+import asyncio
 import itertools
 import logging
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -25,6 +27,7 @@ from gateway.tenants.tenant import Tenant
 log = logging.getLogger("kvgate.workers")
 
 _TIMEOUT_S = 1.0
+_numbers = itertools.count(1)  # of this process's choices, whichever engine they are of
 _COUNTED = np.empty(0, dtype=np.int32)  # says that the prompt is hashed by its tokens
 
 
@@ -32,8 +35,7 @@ class RoutingKeeper:
     """The routers, in the process that all workers are connected to."""
 
     def __init__(self) -> None:
-        self._routers: dict[str, tuple[RoutingSettings, Router]] = {}  # by engine
-        self._numbers = itertools.count(1)
+        self._routers: dict[str, OrderedDict[RoutingSettings, Router]] = {}  # by engine
         self._sent: dict[Connection, dict[int, tuple[Router, Decision]]] = {}
 
     def calls(self) -> dict[str, Call]:
@@ -51,11 +53,15 @@ class RoutingKeeper:
             router.ended(decision, None)
 
     async def _choose(
-        self, connection: Connection, settings: dict[str, Any], ask: dict[str, Any], candidates: list[str]
+        self,
+        connection: Connection,
+        number: int,
+        settings: dict[str, Any],
+        ask: dict[str, Any],
+        candidates: list[str],
     ) -> Decision:
         router = self._router(ask["engine"], msgspec.convert(settings, RoutingSettings))
         decision = await router.choose(_ask_of(ask), candidates)
-        number = next(self._numbers)
         self._sent.setdefault(connection, {})[number] = (router, decision)
         return replace(decision, token=number)
 
@@ -70,14 +76,19 @@ class RoutingKeeper:
             found[0].ended(found[1], None if reuse is None else msgspec.convert(reuse, ReuseReport))
 
     def _forget(self, _: Connection, engine: str, replica: str) -> None:
-        if engine in self._routers:
-            self._routers[engine][1].forget(replica)
+        for router in self._routers.get(engine, {}).values():
+            router.forget(replica)
 
     def _router(self, engine: str, settings: RoutingSettings) -> Router:
-        known = self._routers.get(engine)
-        if known is None or known[0] != settings:
-            known = self._routers[engine] = (settings, router_of(settings))
-        return known[1]
+        """Two for each engine at most: while a configuration comes, workers do not all have the same."""
+        known = self._routers.setdefault(engine, OrderedDict())
+        router = known.get(settings)
+        if router is None:
+            router = known[settings] = router_of(settings)
+        known.move_to_end(settings)
+        if len(known) > 2:
+            known.popitem(last=False)
+        return router
 
 
 class WorkerRouter:
@@ -99,18 +110,19 @@ class WorkerRouter:
         if not self._several:
             return await self.own.choose(ask, candidates)
         chain = await chained(ask) if ask.prompt else None
+        number = next(_numbers)
+        args = (number, self.own.settings, _sent(ask, chain), list(candidates))
         try:
-            answer = await self._link.call(
-                "routing.choose", self.own.settings, _sent(ask, chain), list(candidates), timeout_s=_TIMEOUT_S
-            )
+            answer = await self._link.call("routing.choose", *args, timeout_s=_TIMEOUT_S)
+        except asyncio.CancelledError:
+            self._link.tell("routing.ended", number, None)  # it may count there
+            raise
         except RpcError as error:
+            self._link.tell("routing.ended", number, None)
             self._say(error)
             return await self.own.choose(replace(ask, chain=chain), candidates)
         self._away = False
-        decision = msgspec.convert(answer, Decision)
-        if decision.replica not in candidates:  # a frame of another build's
-            return await self.own.choose(ask, candidates)
-        return decision
+        return msgspec.convert(answer, Decision)
 
     def first_token(self, decision: Decision) -> None:
         """The replica has begun to answer."""

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import signal
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import uvloop
@@ -39,6 +40,7 @@ async def _run(seat: Seat, settings: CanonSettings) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, ending.set)
     fallen = Fallen(seat.plan.state_socket.with_name("counted"))
+    fallen.find(Path(seat.plan.folder))
     service = StateService(settings, fallen, seat.plan.workers).service()
     server = await Server(service).listen(seat.plan.state_socket)
     seat.say_ready("")

@@ -24,6 +24,7 @@ from gateway.prompts import PromptSource
 from gateway.served import Backend, Load, Progress
 from gateway.settings import CanonSettings
 from gateway.telemetry.figures import families_sent
+from gateway.workers.fallen import leave
 from gateway.workers.plan import Plan
 from gateway.workers.seat import Seat
 from gateway.workers.shared_limits import WorkerCounter
@@ -43,6 +44,7 @@ class OtherWorkers(Siblings):
 
     def __init__(self, path: Path, process: str, index: int = 0) -> None:
         self._process = process
+        self._folder = path.parent
         self._about = families_sent(_about(index))
         self._offers = Service()
         self._own: Callable[[], Figures] = list
@@ -75,7 +77,14 @@ class OtherWorkers(Siblings):
 
     async def publish(self) -> None:
         """Leave what this process has counted with the state's process, in case that it ends."""
-        self.link.tell("figures", await asyncio.to_thread(self._own))
+        own = await asyncio.to_thread(self._own)
+        if self.link.is_there:
+            self.link.tell("figures", own)
+            return
+        try:
+            await asyncio.to_thread(leave, self._folder, self._process, own)
+        except OSError as error:
+            log.warning("what this process has counted cannot be left: %s", error)
 
     async def _greet(self, connection: Connection) -> None:
         await connection.call("hello", self._process)

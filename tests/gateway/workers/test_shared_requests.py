@@ -1,6 +1,7 @@
 """Routing and predictions that all workers of a server have in common, over a real socket."""
 
 import asyncio
+import contextlib
 import shutil
 import tempfile
 from collections.abc import AsyncIterator, Iterator
@@ -147,6 +148,20 @@ async def test_a_replica_that_was_restarted_holds_nothing_for_anyone(links: list
     one.forget(first.replica)
     await settled(links[0])
     assert not any(score.predicted for score in (await two.choose(ask("begin " * 2000), REPLICAS)).scores)
+
+
+async def test_a_request_that_is_cancelled_while_it_asks_is_no_load(links: list[Link]) -> None:
+    router = WorkerRouter(links[0], "e", PrefixRouter())
+    for number in range(20):
+        asking = asyncio.create_task(router.choose(ask(f"{number} " * 4000), REPLICAS))
+        for _ in range(number % 7):
+            await asyncio.sleep(0)
+        asking.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            router.ended(await asking, None)
+    await settled(links[0])
+    scores = (await router.choose(ask("x"), REPLICAS)).scores
+    assert [score.queued for score in scores] == [0, 0, 0]
 
 
 async def test_one_replica_needs_nobody(folder: Path) -> None:

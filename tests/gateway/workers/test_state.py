@@ -30,7 +30,9 @@ def folder() -> Iterator[Path]:
 
 
 async def serve(folder: Path) -> Server:
-    service = StateService(CanonSettings(), Fallen(folder / "counted"), 3).service()
+    fallen = Fallen(folder / "counted")
+    fallen.find(folder)
+    service = StateService(CanonSettings(), fallen, 3).service()
     return await Server(service).listen(folder / "state.sock")
 
 
@@ -177,6 +179,28 @@ async def test_figures_of_the_dead_outlive_the_process_that_holds_them(folder: P
     assert (await totals(one))["requests_total|m"] == 5
     await one.link.aclose()
     second.close()
+
+
+async def test_what_a_worker_counted_while_nobody_could_be_told_is_not_lost(folder: Path) -> None:
+    first = await serve(folder)
+    (one, a), (two, b) = await worker(folder, "a"), await worker(folder, "b")
+    first.close()
+    await until(lambda: not one.link.is_there and not two.link.is_there)
+    a.requests.labels("m").inc(2)
+    b.requests.labels("m").inc(3)
+    await one.publish()
+    await two.publish()
+    await two.link.aclose()  # it dies
+    second = await serve(folder)
+    await until(lambda: one.link.is_there)
+    assert (await totals(one))["requests_total|m"] == 5
+    second.close()
+    await until(lambda: not one.link.is_there)
+    third = await serve(folder)
+    await until(lambda: one.link.is_there)
+    assert (await totals(one))["requests_total|m"] == 5
+    await one.link.aclose()
+    third.close()
 
 
 async def test_a_worker_asks_all_others(folder: Path, state: Server) -> None:
