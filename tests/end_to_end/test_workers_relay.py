@@ -76,6 +76,10 @@ def test_a_prefix_that_one_worker_sent_to_a_replica_goes_there_from_the_other(
 ) -> None:
     for number in range(8):
         text = f"conversation {number}: " + "as was said before, " * 500
+        for other in range(
+            number % 3
+        ):  # so that workers which knew nothing of each other would choose differently
+            fleet.chat(clients[1], f"{number} {other}: " + "something else, " * 500)
         before = fleet.counts()
         for turn in range(4):
             assert fleet.chat(clients[turn % 2], text + f"turn {turn}").status_code == 200
