@@ -41,7 +41,7 @@ class Config(ConfigModel):
     capture: CaptureConfig | None = None  # None: no body is kept anywhere
     otlp_endpoint: Annotated[str | None, Field(default=None, pattern=r"^https?://\S+$")]  # of a collector
     tenants: Annotated[list[TenantConfig], Field(default_factory=list)]  # empty: everyone is one tenant
-    keys_file: Path | None = None  # lines TENANT SHA256 [EXPIRES], read again when it changes
+    keys_file: Path | None = None  # lines TENANT SHA256 [EXPIRES] [admin], read again when it changes
     jwt: JwtConfig | None = None  # tokens of an OpenID provider, beside keys
     salt_secret: SecretRef | None = None  # what salts of groups are made from
     admin: AdminConfig | None = None  # None: there is no admin app

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from gateway.addresses import engine_url
 from gateway.config.base import ConfigModel
@@ -162,7 +162,7 @@ class ReplicatedEngine(ConfigModel):
     """What an engine behind HTTP says of its replicas."""
 
     url: str | None = None
-    replicas: list[str | NamedUrl] | FoundReplicas | None = None
+    replicas: Annotated[list[str | NamedUrl] | FoundReplicas | None, Field(validate_default=True)] = None
     health: HealthConfig = HealthConfig()
     retries: RetryConfig = RetryConfig()
     hedge_after_s: Seconds | None = None
@@ -173,6 +173,16 @@ class ReplicatedEngine(ConfigModel):
     @classmethod
     def _plain_url(cls, url: str | None) -> str | None:
         return None if url is None else engine_url(url)
+
+    @field_validator("replicas")
+    @classmethod
+    def _somewhere(
+        cls, given: list[str | NamedUrl] | FoundReplicas | None, info: ValidationInfo
+    ) -> list[str | NamedUrl] | FoundReplicas | None:
+        # A URL that is wrong in itself is not there, and has a message of its own.
+        if "url" in info.data and (info.data["url"] is None) == (given is None):
+            raise ValueError("write url, or replicas where there are several")
+        return given
 
     @field_validator("replicas")
     @classmethod
@@ -188,12 +198,6 @@ class ReplicatedEngine(ConfigModel):
                 if len(set(values)) < len(values):
                     raise ValueError(f"two replicas have the same {what}")
         return given
-
-    @model_validator(mode="after")
-    def _somewhere(self) -> "ReplicatedEngine":
-        if (self.url is None) == (self.replicas is None):
-            raise ValueError("write url, or replicas where there are several")
-        return self
 
     def policy(self) -> PoolPolicy:
         """How they are used."""

@@ -24,10 +24,11 @@ _PATTERN = Annotated[str, Field(min_length=1, max_length=500)]
 
 
 class KeyConfig(ConfigModel):
-    """One key: its hash alone, or `{sha256: HASH, expires: 2027-01-31}`."""
+    """One key: its hash alone, or `{sha256: HASH, expires: 2027-01-31, admin: true}`."""
 
     sha256: str
     expires: str | None = None
+    admin: bool = False  # its answers say how they were routed, which tells what others have sent
 
     @model_validator(mode="before")
     @classmethod
@@ -51,7 +52,7 @@ class KeyConfig(ConfigModel):
     def of(self, tenant: str) -> KeyHash:
         """As a tenant's."""
         expires = None if self.expires is None else expiry_of(self.expires)
-        return KeyHash(tenant, digest_of(self.sha256), expires)
+        return KeyHash(tenant, digest_of(self.sha256), expires, self.admin)
 
 
 class TenantConfig(ConfigModel):

@@ -1,6 +1,7 @@
 """Tenants that prove themselves by keys or tokens."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from gateway.tenants.authenticator import Headers
@@ -23,6 +24,7 @@ class Keyed:
         self, tenants: Sequence[Tenant], keys: Sequence[KeySource], tokens: TokenVerifier | None = None
     ) -> None:
         self._tenants = {each.name: each for each in tenants}
+        self._admins = {each.name: replace(each, admin=True) for each in tenants}
         self._keys = tuple(keys)
         self._tokens = tokens
 
@@ -33,10 +35,17 @@ class Keyed:
     async def authenticate(self, headers: Headers) -> Tenant:
         """The tenant that a request is from; raises ApiError 401, or 503 where that cannot be told now."""
         given = credential(headers)
-        name = find(self._keys, given)
-        if name is None and self._tokens is not None and given.count(b".") == 2:
-            name = await self._tokens.tenant_of(given)
-        tenant = None if name is None else self._tenants.get(name)
+        key = find(self._keys, given)
+        if key is not None:
+            tenant = (self._admins if key.admin else self._tenants).get(key.tenant)
+        else:
+            tenant = await self._by_token(given)
         if tenant is None:
             raise incorrect()
         return tenant
+
+    async def _by_token(self, given: bytes) -> Tenant | None:
+        if self._tokens is None or given.count(b".") != 2:
+            return None
+        name = await self._tokens.tenant_of(given)
+        return None if name is None else self._tenants.get(name)

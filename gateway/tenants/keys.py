@@ -21,6 +21,7 @@ class KeyHash:
     tenant: str
     digest: bytes  # SHA-256 of the key, 32 bytes
     expires: float | None = None  # seconds since the epoch, UTC; None: never
+    admin: bool = False  # whether answers to it say how they were routed
 
 
 def new_key() -> str:
@@ -54,8 +55,8 @@ class KeySource(ABC):
     """Where keys are kept."""
 
     @abstractmethod
-    def tenant_of(self, digest: bytes) -> str | None:
-        """Whose key has this hash; None: nobody's now."""
+    def of(self, digest: bytes) -> KeyHash | None:
+        """The key that has this hash; None: nobody's now."""
 
 
 class KeyRing(KeySource):
@@ -73,11 +74,11 @@ class KeyRing(KeySource):
     def __len__(self) -> int:
         return len(self._keys)
 
-    def tenant_of(self, digest: bytes) -> str | None:
+    def of(self, digest: bytes) -> KeyHash | None:
         found = self._keys.get(self._blind(digest), _NOBODY)
         same = hmac.compare_digest(found.digest, digest)
         valid = found.expires is None or found.expires > self._clock()
-        return found.tenant if same and valid and found is not _NOBODY else None
+        return found if same and valid and found is not _NOBODY else None
 
     def _blind(self, digest: bytes) -> bytes:
         return hashlib.blake2b(digest, key=self._own, digest_size=16).digest()
@@ -86,8 +87,8 @@ class KeyRing(KeySource):
 _NOBODY = KeyHash("", bytes(32))
 
 
-def find(sources: Sequence[KeySource], key: bytes) -> str | None:
-    """Whose `key` is; all sources are asked, whoever has it."""
+def find(sources: Sequence[KeySource], key: bytes) -> KeyHash | None:
+    """What is known of `key`; all sources are asked, whoever has it. None: it is nobody's."""
     digest = hashlib.sha256(key).digest()
-    found = [source.tenant_of(digest) for source in sources]
+    found = [source.of(digest) for source in sources]
     return next((each for each in found if each is not None), None)

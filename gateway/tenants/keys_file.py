@@ -10,6 +10,7 @@ from gateway.tenants.keys import KeyHash, KeyRing, KeySource, digest_of, expiry_
 log = logging.getLogger("kvgate.gateway")
 
 LARGEST = 4 << 20  # bytes; some 40,000 keys
+ADMIN = "admin"  # the last word of a line whose key is one
 _LOOK_S = 1.0
 
 
@@ -18,7 +19,7 @@ class KeysFileError(Exception):
 
 
 def read_keys(file: Path, tenants: Collection[str]) -> list[KeyHash]:
-    """Keys of the lines `TENANT SHA256 [EXPIRES]`; empty lines and those behind # are left out.
+    """Keys of the lines `TENANT SHA256 [EXPIRES] [admin]`; empty lines and those behind # are left out.
 
     Raises:
         KeysFileError: it cannot be read, a line has another form, or names none of `tenants`.
@@ -45,11 +46,15 @@ def read_keys(file: Path, tenants: Collection[str]) -> list[KeyHash]:
 
 
 def _key(parts: list[str], tenants: Collection[str]) -> KeyHash:
-    if len(parts) not in (2, 3):
-        raise ValueError("write TENANT SHA256, and a date behind it where the key ends")
-    if parts[0] not in tenants:
+    admin = len(parts) > 2 and parts[-1] == ADMIN
+    said = parts[:-1] if admin else parts
+    if len(said) not in (2, 3):
+        raise ValueError(
+            "write TENANT SHA256, a date behind it where the key ends, and admin where it is one"
+        )
+    if said[0] not in tenants:
         raise ValueError("the configuration has no tenant of this name")
-    return KeyHash(parts[0], digest_of(parts[1]), expiry_of(parts[2]) if len(parts) == 3 else None)
+    return KeyHash(said[0], digest_of(said[1]), expiry_of(said[2]) if len(said) == 3 else None, admin)
 
 
 class KeysFile(KeySource):
@@ -70,10 +75,10 @@ class KeysFile(KeySource):
         self._next = clock() + _LOOK_S
         self._told: str | None = None
 
-    def tenant_of(self, digest: bytes) -> str | None:
+    def of(self, digest: bytes) -> KeyHash | None:
         if self._clock() >= self._next:
             self._look()
-        return self._ring.tenant_of(digest)
+        return self._ring.of(digest)
 
     def _look(self) -> None:
         self._next = self._clock() + _LOOK_S

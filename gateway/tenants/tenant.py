@@ -21,7 +21,9 @@ class Tenant:
         ""  # of the group's salt, in every scope: another secret shares nothing with what was there before
     )
     canon: tuple[str, ...] = ()  # policies of its own, as `canon_policy`; they count before the gateway's
-    admin: bool = False  # whether its answers say how they were routed, which tells what others have sent
+    admin: bool = (
+        False  # by the key that came: answers say how they were routed, which tells what others sent
+    )
     may_bypass: bool = True  # whether its requests may ask for a weaker canon policy than they get
 
     def scope(self, model: str) -> str:

@@ -21,6 +21,7 @@ def new(
     expires: Annotated[
         str | None, typer.Option(help="A date such as 2027-01-31, UTC.", show_default="never")
     ] = None,
+    admin: Annotated[bool, typer.Option("--admin", help="Its answers say how they were routed.")] = False,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
     """Make a key. It is shown once; what is to be kept is its line in the file of keys."""
@@ -34,7 +35,7 @@ def new(
     except ValueError as error:
         refuse(f"--expires: {error}")
     key = new_key()
-    _tell(tenant, hash_of(key), expires, key, as_json=json)
+    _tell(tenant, hash_of(key), expires, key, admin=admin, as_json=json)
 
 
 @keys.command("hash")
@@ -55,10 +56,27 @@ def hash_(
     _tell(tenant, hash_of(key), None, None, as_json=json)
 
 
-def _tell(tenant: str | None, hashed: str, expires: str | None, key: str | None, *, as_json: bool) -> None:
-    line = " ".join(part for part in (tenant, hashed, expires) if part)
+def _tell(
+    tenant: str | None,
+    hashed: str,
+    expires: str | None,
+    key: str | None,
+    *,
+    admin: bool = False,
+    as_json: bool,
+) -> None:
+    from gateway.tenants.keys_file import ADMIN
+
+    line = " ".join(part for part in (tenant, hashed, expires, ADMIN if admin else None) if part)
     if as_json:
-        told = {"tenant": tenant, "key": key, "sha256": hashed, "expires": expires, "line": line}
+        told = {
+            "tenant": tenant,
+            "key": key,
+            "sha256": hashed,
+            "expires": expires,
+            "admin": admin or None,
+            "line": line,
+        }
         print(orjson.dumps({name: value for name, value in told.items() if value is not None}).decode())
         return
     if key is not None:

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from gateway.tenants.keys import find, hash_of
-from gateway.tenants.keys_file import KeysFile
+from gateway.tenants.keys import hash_of
+from gateway.tenants.keys_file import KeysFile, read_keys
+from tests.gateway.tenants.people import whose
 
 
 def run(*arguments: str, given: str = "") -> subprocess.CompletedProcess[str]:
@@ -25,13 +26,23 @@ def test_a_new_key_is_shown_once_and_its_line_opens_the_door(tmp_path: Path) -> 
     assert key not in shown.stderr
     file = tmp_path / "keys"
     file.write_text(line + "\n")
-    assert find([KeysFile(file, ["a"])], key.encode()) == "a"
+    assert whose([KeysFile(file, ["a"])], key.encode()) == "a"
 
 
 def test_as_json_with_an_end() -> None:
     told = json.loads(run("keys", "new", "--tenant", "a", "--expires", "2027-01-31", "--json").stdout)
     assert told["sha256"] == hash_of(told["key"])
     assert told["line"] == f"a {told['sha256']} 2027-01-31"
+
+
+def test_an_admins_key_is_one_behind_its_end(tmp_path: Path) -> None:
+    told = json.loads(
+        run("keys", "new", "--tenant", "a", "--expires", "2027-01-31", "--admin", "--json").stdout
+    )
+    file = tmp_path / "keys"
+    file.write_text(told["line"] + "\n")
+    assert told["admin"]
+    assert [each.admin for each in read_keys(file, ["a"])] == [True]
 
 
 def test_a_key_that_is_there_is_hashed_from_standard_input() -> None:

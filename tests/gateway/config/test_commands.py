@@ -87,13 +87,16 @@ def test_check_says_what_is_wrong_key_by_key(file: Path, capsys: pytest.CaptureF
     assert (shown.returncode, shown.stdout) == (1, "")
     lines = shown.stderr.splitlines()
     assert lines[:2] == [
-        "Error: engines[0].url: field required",
+        "Error: engines[0]: write url, or replicas where there are several",
         "Error: engines[0].ur: there is no such key",
     ]
     assert lines[2].startswith("Error: usage: ")
     assert not check.run(file, {}, as_json=True)
     told = json.loads(capsys.readouterr().out)
-    assert (told["ok"], told["errors"][0]) == (False, "engines[0].url: field required")
+    assert (told["ok"], told["errors"][0]) == (
+        False,
+        "engines[0]: write url, or replicas where there are several",
+    )
 
 
 def test_check_lists_what_would_be_served(file: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,7 +10,8 @@ from gateway.config.environment import Given
 from gateway.config.errors import ConfigError
 from gateway.config.load import check_config
 from gateway.tenants.authenticator import OPEN
-from gateway.tenants.keys import find, hash_of
+from gateway.tenants.keys import hash_of
+from tests.gateway.tenants.people import whose
 
 SECRET = {"SALT": "a secret of some thirty-two bytes"}
 HASH = hash_of("a key")
@@ -51,7 +52,19 @@ def test_keys_stand_in_both_places(tmp_path: Path) -> None:
     file.write_text(f"b {hash_of('from the file')}\n")
     given = config([A, {"name": "b"}], keys_file=str(file))
     sources = authenticator_of(given, SECRET)._keys
-    assert [find(sources, key) for key in (b"a key", b"from the file", b"x")] == ["a", "b", None]
+    assert [whose(sources, key) for key in (b"a key", b"from the file", b"x")] == ["a", "b", None]
+
+
+async def test_a_key_may_be_an_admins_and_the_tenants_other_keys_are_not(tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    file.write_text(f"a {hash_of('from the file')} admin\n")
+    keys = [HASH, {"sha256": hash_of("root"), "admin": True}]
+    who = authenticator_of(config([{"name": "a", "keys": keys}], keys_file=str(file)), SECRET)
+    for key, admin in ((b"a key", False), (b"root", True), (b"from the file", True)):
+        found = await who.authenticate([(b"authorization", b"Bearer " + key)])
+        assert (found.name, found.admin) == ("a", admin)
+        assert found.scope("m") == who.tenants()[0].scope("m")
+    assert not any(each.admin for each in who.tenants())
 
 
 def test_a_key_has_an_end_also_as_yaml_writes_dates() -> None:
@@ -59,7 +72,7 @@ def test_a_key_has_an_end_also_as_yaml_writes_dates() -> None:
 
     end = datetime.date(2020, 1, 31)
     given = config([{"name": "a", "keys": [{"sha256": HASH, "expires": end}]}])
-    assert find(authenticator_of(given, SECRET)._keys, b"a key") is None
+    assert whose(authenticator_of(given, SECRET)._keys, b"a key") is None
 
 
 def test_a_key_in_the_clear_is_refused_and_not_repeated() -> None:

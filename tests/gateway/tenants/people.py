@@ -1,7 +1,9 @@
 """Two tenants that share nothing, and a third one of the first one's group."""
 
+from collections.abc import Sequence
+
 from gateway.tenants.keyed import Keyed
-from gateway.tenants.keys import KeyHash, KeyRing, digest_of, hash_of
+from gateway.tenants.keys import KeyHash, KeyRing, KeySource, digest_of, find, hash_of
 from gateway.tenants.salts import mark_of, salt_of
 from gateway.tenants.tenant import Tenant
 
@@ -24,3 +26,9 @@ def three(**more: object) -> Keyed:
     """`more`: for Bob alone."""
     people = tenant("alice", "ac"), tenant("bob", **more), tenant("carl", "ac")
     return keyed(*people, alice=ALICE, bob=BOB, carl=CARL)
+
+
+def whose(sources: Sequence[KeySource], key: bytes) -> str | None:
+    """The tenant that has `key`."""
+    found = find(sources, key)
+    return None if found is None else found.tenant

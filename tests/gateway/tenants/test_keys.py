@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.tenants.keys import PREFIX, KeyHash, KeyRing, digest_of, expiry_of, find, hash_of, new_key
+from gateway.tenants.keys import PREFIX, KeyHash, KeyRing, digest_of, expiry_of, hash_of, new_key
+from tests.gateway.tenants.people import whose
 
 
 def digest(key: str) -> bytes:
@@ -35,25 +36,25 @@ def test_what_is_no_hash_is_refused_and_not_repeated(text: str) -> None:
 
 def test_a_tenant_may_have_several_keys_and_each_is_its_own() -> None:
     ring = KeyRing(KeyHash(name, digest(key)) for name, key in [("a", "1"), ("a", "2"), ("b", "3")])
-    assert [find([ring], key) for key in (b"1", b"2", b"3", b"4", b"")] == ["a", "a", "b", None, None]
+    assert [whose([ring], key) for key in (b"1", b"2", b"3", b"4", b"")] == ["a", "a", "b", None, None]
 
 
 def test_a_key_ends_when_it_says() -> None:
     now = [100.0]
     ring = KeyRing([KeyHash("a", digest("k"), expires=200.0)], clock=lambda: now[0])
-    assert find([ring], b"k") == "a"
+    assert whose([ring], b"k") == "a"
     now[0] = 200.0
-    assert find([ring], b"k") is None
+    assert whose([ring], b"k") is None
 
 
 def test_no_key_has_the_hash_of_zeros() -> None:
-    assert KeyRing([]).tenant_of(bytes(32)) is None
+    assert KeyRing([]).of(bytes(32)) is None
 
 
 @given(st.binary(max_size=40), st.binary(max_size=40))
 def test_only_the_very_same_key_is_found(kept: bytes, asked: bytes) -> None:
     ring = KeyRing([KeyHash("a", hashlib.sha256(kept).digest())])
-    assert (find([ring], asked) == "a") is (kept == asked)
+    assert (whose([ring], asked) == "a") is (kept == asked)
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from gateway.tenants.keys import find, hash_of
+from gateway.tenants.keys import hash_of
 from gateway.tenants.keys_file import KeysFile, KeysFileError, read_keys
+from tests.gateway.tenants.people import whose
 
 NAMES = ("a", "b")
 
@@ -44,22 +45,38 @@ def test_lines_comments_and_ends(file: Path) -> None:
     assert (second.tenant, second.expires) == ("b", 1801353600.0)
 
 
+def test_the_last_word_makes_a_key_an_admins_with_an_end_or_without(file: Path) -> None:
+    file.write_text(f"a {hash_of('1')} admin\nb {hash_of('2')} 2027-01-31 admin\na {hash_of('3')}\n")
+    assert [(each.admin, each.expires) for each in read_keys(file, NAMES)] == [
+        (True, None),
+        (True, 1801353600.0),
+        (False, None),
+    ]
+
+
+@pytest.mark.parametrize("more", ["admin 2027-01-31", "root", "2027-01-31 root", "admin admin"])
+def test_other_words_behind_a_key_are_refused(file: Path, more: str) -> None:
+    file.write_text(f"a {hash_of('1')} {more}\n")
+    with pytest.raises(KeysFileError, match="line 1"):
+        read_keys(file, NAMES)
+
+
 def test_a_rotation_needs_no_restart_and_the_old_key_is_gone(file: Path) -> None:
     keys, clock = opened(file, f"a {hash_of('old')}\n")
     put(file, f"a {hash_of('old')}\na {hash_of('new')}\n")
-    assert find([keys], b"new") is None  # within the second
+    assert whose([keys], b"new") is None  # within the second
     clock.now = 1.0
-    assert [find([keys], key) for key in (b"old", b"new")] == ["a", "a"]
+    assert [whose([keys], key) for key in (b"old", b"new")] == ["a", "a"]
     put(file, f"a {hash_of('new')}\n")
     clock.now = 2.0
-    assert [find([keys], key) for key in (b"old", b"new")] == [None, "a"]
+    assert [whose([keys], key) for key in (b"old", b"new")] == [None, "a"]
 
 
 def test_an_empty_file_is_no_key_at_all(file: Path) -> None:
     keys, clock = opened(file, f"a {hash_of('old')}\n")
     put(file, "")
     clock.now = 1.0
-    assert find([keys], b"old") is None
+    assert whose([keys], b"old") is None
 
 
 @pytest.mark.parametrize("broken", ["a not-a-hash\n", "nobody " + hash_of("x"), "a\n", b"\xff\xfe", None])
@@ -74,11 +91,11 @@ def test_a_broken_file_changes_nothing_and_is_said_once(
     with caplog.at_level(logging.WARNING, "kvgate.gateway"):
         for second in range(1, 5):
             clock.now = float(second)
-            assert find([keys], b"old") == "a"
+            assert whose([keys], b"old") == "a"
     assert [record.getMessage() for record in caplog.records] == ["the keys stay as they were"]
     put(file, f"a {hash_of('new')}\n")
     clock.now = 10.0
-    assert [find([keys], key) for key in (b"old", b"new")] == [None, "a"]
+    assert [whose([keys], key) for key in (b"old", b"new")] == [None, "a"]
 
 
 def test_a_key_written_in_the_clear_is_not_repeated(file: Path) -> None:
