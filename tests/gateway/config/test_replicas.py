@@ -71,7 +71,7 @@ def test_a_service_is_watched(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("models: [a]", "engines[0].replicas: write url, or replicas"),
+        ("models: [a]", "engines[0]: write url, or replicas"),
         ("url: http://x\n  replicas: [http://y]", "engines[0].replicas: write url, or replicas"),
         ("replicas: []", "engines[0].replicas: write at least one URL"),
         ("replicas: [http://x, http://x]", "engines[0].replicas: two replicas have the same name"),
