@@ -1,7 +1,6 @@
 """The life of a serving process: listen, load in the background, serve, drain, let the engine go."""
 
 import asyncio
-import gc
 import logging
 import os
 import signal
@@ -20,6 +19,7 @@ from gateway.admin.options import AdminOptions
 from gateway.admin.server import AdminServer
 from gateway.app import create_app_over
 from gateway.front import Front, OneProcess
+from gateway.garbage import keep_what_is_there, let_go
 from gateway.ledger.books import NO_BOOKS, Books
 from gateway.limits.limits import Limits
 from gateway.listener import ListenError, is_loopback, listen, url_of
@@ -125,7 +125,7 @@ class Service:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(self._serve(listener, asking))
         self._books.close()
-        gc.unfreeze()  # so that native libraries see their objects freed
+        let_go()
         if self._loader.is_alive():
             # A model half loaded cannot be stopped, and waiting for it would hold up the exit.
             logging.shutdown()
@@ -207,6 +207,7 @@ class Service:
             except EngineNotReadyError:
                 await asyncio.sleep(_LOOK_AGAIN_S)
             else:
+                keep_what_is_there()
                 await self._become_ready(models[0].name)
                 return
 
@@ -226,9 +227,7 @@ class Service:
             log.exception("loading failed")
             self._give_up("the model could not be loaded")
         else:
-            # What is loaded stays: the garbage collector, which stops everything, need not look at it again.
-            gc.collect()
-            gc.freeze()
+            keep_what_is_there()
             asyncio.run_coroutine_threadsafe(self._take(backend), self._loop)
 
     def _give_up(self, reason: str) -> None:

@@ -1,7 +1,6 @@
 """The engine's process: loads the model once, and serves every worker over one socket."""
 
 import asyncio
-import gc
 import logging
 import os
 import signal
@@ -16,6 +15,7 @@ from canon.errors import CanonError
 from engine_adapters.engine_process.service import EngineService
 from engine_adapters.errors import EngineError
 from engine_adapters.rpc.server import Server
+from gateway.garbage import keep_what_is_there, let_go
 from gateway.served import Backend, Load
 from gateway.workers.seat import Seat
 
@@ -26,7 +26,7 @@ def run_engine(seat: Seat, load: Load) -> int:
     """Until a signal; the exit status."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         status = runner.run(_Engine(seat, load).run())
-    gc.unfreeze()  # so that native libraries see their objects freed
+    let_go()
     return status
 
 
@@ -75,9 +75,7 @@ class _Engine:
             return 1
         finally:
             stop.cancel()
-        # What is loaded stays: the garbage collector, which stops everything, need not look at it again.
-        gc.collect()
-        gc.freeze()
+        keep_what_is_there()
         return backend
 
     def _progress(self, line: str) -> None:
