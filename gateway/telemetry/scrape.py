@@ -49,7 +49,7 @@ class Scrape:
         self._config = config
         self._siblings = siblings
         self._limits = limits
-        siblings.count(lambda: families_sent(self._own()))
+        siblings.count(lambda: families_sent(self.own()))
         self._turn = asyncio.Lock()
 
     async def answer(self, accept: str) -> Response:
@@ -66,10 +66,10 @@ class Scrape:
         return Response(text, headers={"content-type": content_type})
 
     def _counted(self, figures: Sequence[Figures]) -> Iterable[Metric]:
-        return merged(figures) if figures else self._own()
+        return merged(figures) if figures else self.own()
 
-    def _own(self) -> Iterator[Metric]:
-        """What this process has counted, and what it holds."""
+    def own(self) -> Iterator[Metric]:
+        """What this process has counted, and what it holds. Called on any thread."""
         for metric in self._registry.collect():
             # When a series began is a third of all lines, and nobody asks for it.
             metric.samples = [sample for sample in metric.samples if not sample.name.endswith("_created")]

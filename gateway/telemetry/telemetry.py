@@ -40,6 +40,7 @@ class Telemetry:
         self.tracing = open_tracing(otel)
         self._limits = LimitsMetrics(registry, limits or Limits())
         self._scrape = Scrape(registry, served, admission, ledger, siblings, self._limits.families, config)
+        self.tracing.observe(self._scrape.own)
 
     def ended(self, record: RequestRecord) -> None:
         """Take a request that has ended, on the event loop."""

@@ -1,6 +1,8 @@
 """Who follows requests through their stages. Without OpenTelemetry a client's trace is carried on, and that is all."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+
+from prometheus_client.core import Metric
 
 from gateway.telemetry.facts import RequestFacts
 from gateway.transport.record import RequestRecord
@@ -16,6 +18,9 @@ class Tracing:
 
     def ended(self, record: RequestRecord, facts: RequestFacts, at: float) -> None:
         """It has ended, `at` seconds of `time.perf_counter`."""
+
+    def observe(self, families: Callable[[], Iterable[Metric]]) -> None:
+        """What to send, beside requests, from now on; called on any thread, again and again."""
 
     async def aclose(self) -> None:
         """Send what was not sent yet, within bounds of time."""

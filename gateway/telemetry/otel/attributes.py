@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from gateway.telemetry.facts import RequestFacts
 from gateway.telemetry.labels import OTHER
+from gateway.tenants.tenant import DEFAULT
 from gateway.transport.record import RequestRecord
 
 Value: TypeAlias = str | bool | int | float | list[str]
@@ -55,7 +56,25 @@ def of_span(record: RequestRecord, facts: RequestFacts) -> Attributes:
         "kvgate.canon.applied": None if canon is None else canon.applied,
         "kvgate.canon.findings": None if canon is None else sum(canon.findings.values()),
     }
-    return who(facts) | error_type(facts) | _known(facts_known) | _reuse(record, facts)
+    return who(facts) | error_type(facts) | _known(facts_known) | _way(record) | _reuse(record, facts)
+
+
+def _way(record: RequestRecord) -> Attributes:
+    """How it came to the replica that answered, or why it came to none."""
+    routed = record.routed
+    return _known(
+        {
+            "kvgate.tenant": None if record.tenant is DEFAULT else record.tenant.name,
+            "kvgate.limited": record.limited,
+            "kvgate.attempts": record.attempts if record.attempts > 1 else None,
+            "kvgate.client_retries": record.retries or None,
+            "kvgate.replica": record.replica,
+            "kvgate.route.reason": None if routed is None else routed.reason,
+            "kvgate.route.candidates": None if routed is None else len(routed.scores) or None,
+            "kvgate.route.predicted_tokens": None if routed is None else routed.predicted,
+            "kvgate.route.anywhere_tokens": None if routed is None else routed.anywhere,
+        }
+    )
 
 
 def _reuse(record: RequestRecord, facts: RequestFacts) -> Attributes:

@@ -1,7 +1,7 @@
 """OpenTelemetry's SDK set up for one gateway, with no global state: two gateways in one process are two of them."""
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from threading import Thread
 
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
@@ -11,9 +11,11 @@ from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
 from opentelemetry.sdk.resources import SERVICE_INSTANCE_ID, SERVICE_NAME, Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from prometheus_client.core import Metric
 
 from gateway.telemetry.facts import RequestFacts
 from gateway.telemetry.otel.meters import Meters
+from gateway.telemetry.otel.observed import observe
 from gateway.telemetry.otel.options import OtelOptions
 from gateway.telemetry.otel.spans import Spans
 from gateway.telemetry.tracing import Tracing
@@ -51,7 +53,11 @@ class OtelTracing(Tracing):
         if self._spans is not None:
             self._spans.ended(record, facts, at)
         if self._meters is not None:
-            self._meters.ended(facts)
+            self._meters.ended(facts, record)
+
+    def observe(self, families: Callable[[], Iterable[Metric]]) -> None:
+        if self._meter_provider is not None:
+            observe(self._meter_provider.get_meter(SCOPE), families)
 
     async def aclose(self) -> None:
         # A collector that does not answer is tried again for longer than anybody wants to wait for the end.

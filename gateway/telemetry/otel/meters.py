@@ -11,6 +11,7 @@ from gateway.telemetry.buckets import (
 )
 from gateway.telemetry.facts import RequestFacts
 from gateway.telemetry.otel.attributes import Attributes, error_type, who
+from gateway.transport.record import RequestRecord
 
 
 class Meters:
@@ -33,6 +34,9 @@ class Meters:
             "gen_ai.server.time_per_output_token", "Decoding, after the first token.", TIME_PER_OUTPUT_TOKEN
         )
         self._queue = seconds("kvgate.engine.queue.duration", "Waiting in the engine.", QUEUE)
+        self._waits = seconds(
+            "kvgate.queue.wait.duration", "Waiting for a full engine, where one had to.", QUEUE
+        )
         self._usage = meter.create_histogram(
             "gen_ai.client.token.usage",
             "{token}",
@@ -53,9 +57,12 @@ class Meters:
             "kvgate.requests_by_reuse", "{request}", "Requests by what is known of their reuse."
         )
 
-    def ended(self, facts: RequestFacts) -> None:
+    def ended(self, facts: RequestFacts, record: RequestRecord) -> None:
         """Count one request."""
         about = who(facts)
+        for stage in record.stages.timed:
+            if stage.name == "queue":
+                self._waits.record(stage.end - stage.start, about | {"kvgate.tenant": record.tenant.name})
         self._duration.record(facts.duration_s, about | error_type(facts))
         if facts.reuse_class is None:
             return

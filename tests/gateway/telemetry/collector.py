@@ -54,7 +54,10 @@ class Collector:
     def total(self, name: str, **labels: str) -> float:
         """Of a counter, or of a histogram's values; 0 where nothing was sent."""
         found = [point for point in self.points.get(name, []) if _has(point, labels)]
-        return sum(point.sum if hasattr(point, "bucket_counts") else point.as_int for point in found)
+        return sum(
+            point.sum if hasattr(point, "bucket_counts") else point.as_double or point.as_int
+            for point in found
+        )
 
     def _take_spans(self, request: Any) -> None:
         for resource in request.resource_spans:
@@ -65,8 +68,7 @@ class Collector:
     def _take_metrics(self, request: Any) -> None:
         for resource in request.resource_metrics:
             for metric in (metric for scope in resource.scope_metrics for metric in scope.metrics):
-                data = metric.histogram if metric.HasField("histogram") else metric.sum
-                self.points[metric.name] = list(data.data_points)
+                self.points[metric.name] = list(getattr(metric, metric.WhichOneof("data")).data_points)
 
 
 def _span(span: Any) -> Sent:
