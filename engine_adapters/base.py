@@ -116,7 +116,7 @@ class GenerateRequest:
 class TokenLogprob:
     """One generated token's log probability, natural logarithm, before temperature and penalties."""
 
-    token_id: int
+    token_id: int  # -1: not said
     token: str
     raw: bytes  # the token's own UTF-8 bytes, which may be part of a character
     logprob: float
@@ -190,6 +190,9 @@ class Capabilities:
     takes_token_ids: bool
     tiers: tuple[Tier, ...] = ("device",)
     tool_parser: str | None = None  # the family's parser; None: tool calls are not parsed
+    chats_as_ids: tuple[str, ...] | None = (
+        None  # kinds of chats whose token ids, made here, were proved equal to the engine's; None: it has no other
+    )
 
 
 @dataclass(frozen=True, slots=True)

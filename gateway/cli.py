@@ -282,6 +282,7 @@ def doctor(
     key_env: Annotated[
         str | None, typer.Option(help="The environment variable that holds its API key.")
     ] = None,
+    key_file: Annotated[Path | None, typer.Option(help="The file that holds it.", dir_okay=False)] = None,
     tokenizer: Annotated[
         Path | None,
         typer.Option(
@@ -297,7 +298,7 @@ def doctor(
     """Can this engine report reuse, does it hit, does it isolate: a few requests, a verdict, what to change."""
     from gateway.commands.doctor import command
 
-    options = command.DoctorOptions(url, kind, model, key_env, tokenizer, words)
+    options = command.DoctorOptions(url, kind, model, key_env, tokenizer, words, key_file)
     code = command.run(options, os.environ, as_json=json)
     if code:
         raise typer.Exit(code)

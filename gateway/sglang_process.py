@@ -1,14 +1,16 @@
 """Put SGLang in a process of its own and its prompt tokenizer together."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
+from canon.errors import TemplateError
 from canon.tokens import PromptTokenizer
 from engine_adapters.sglang_process.adapter import SGLangProcess
 from engine_adapters.sglang_process.config import SGLangConfig
+from engine_adapters.sglang_process.proof import Render
 from gateway.prompts import PromptSource
 from gateway.served import Backend
 
@@ -32,7 +34,29 @@ async def start_sglang(options: SGLangOptions, progress: Callable[[str], None]) 
     model = options.engine.model
     prompts = await asyncio.to_thread(sglang_prompts, options, model)
     progress(f"starting SGLang with {model.name}")
-    return Backend(await SGLangProcess.start(options.engine), prompts, options.name, model)
+    render = await asyncio.to_thread(rendering, model)
+    return Backend(await SGLangProcess.start(options.engine, render), prompts, options.name, model)
+
+
+def rendering(folder: Path) -> Render:
+    """What is compared with SGLang's own rendering: there special tokens in content always act."""
+    tokenizer = PromptTokenizer.from_folder(folder, control_tokens_in_content="allow")
+
+    def render(body: Mapping[str, Any]) -> Sequence[int] | None:
+        try:
+            prompt = tokenizer.chat(
+                body["messages"],
+                body.get("tools"),
+                add_generation_prompt=not body.get("continue_final_message"),
+                continue_final_message=bool(body.get("continue_final_message")),
+                template_kwargs=body.get("chat_template_kwargs"),
+            )
+        except TemplateError:
+            return None
+        ids: list[int] = prompt.ids.tolist()
+        return ids
+
+    return render
 
 
 def sglang_prompts(options: SGLangOptions, folder: Path) -> PromptSource:

@@ -4,13 +4,13 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import aclosing
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from engine_adapters.base import Capabilities, EngineAdapter, Event, GenerateRequest, Health, Tier, Usage
-from engine_adapters.embedded.model_family import ModelFamily
 from engine_adapters.embedded.models.chat_template import chat_template_text
 from engine_adapters.embedded.output.pipeline import OutputPipeline
 from engine_adapters.errors import (
@@ -21,21 +21,31 @@ from engine_adapters.errors import (
     InvalidRequestError,
 )
 from engine_adapters.remote.sglang import tiers_of
+from engine_adapters.sglang_process.chats import chat_events, chat_request
 from engine_adapters.sglang_process.child import Child
 from engine_adapters.sglang_process.config import SGLangConfig
 from engine_adapters.sglang_process.native import events_of, native_request
+from engine_adapters.sglang_process.proof import Proof, Render, prove, say
+from engine_adapters.sglang_process.tool_parser import sglang_tool_parser
 
 log = logging.getLogger("kvgate.sglang")
 
+# Thinking as SGLang finds it in the template, and what it reused in every answer.
+_DEFAULTS = {"reasoning_parser": "auto", "enable_cache_report": True}
+
 
 class SGLangProcess(EngineAdapter):
-    """Runs `sglang.Engine` in a child, which is started again when it ends by itself. Made with `start`."""
+    """Runs `sglang.Engine` in a child, which is started again when it ends by itself. Made with `start`.
 
-    def __init__(self, config: SGLangConfig, child: Child) -> None:
+    Completions are token ids. Chats are answered by the classes behind SGLang's chat route, in the child; where it was
+    proved that both render them alike, they get the ids made here.
+    """
+
+    def __init__(self, config: SGLangConfig, child: Child, proof: Proof) -> None:
         self._config = config
         self._child = child
+        self._proof = proof
         self._tokenizer = Tokenizer.from_file(str(config.model / "tokenizer.json"))
-        self._family = ModelFamily(chat_template_text(config.model), self._tokenizer, config.tool_parser)
         self._running = 0
         self._counted = dict.fromkeys(
             (
@@ -52,9 +62,19 @@ class SGLangProcess(EngineAdapter):
         self._watching = asyncio.create_task(self._watch())
 
     @classmethod
-    async def start(cls, config: SGLangConfig) -> "SGLangProcess":
-        """Start the engine and wait for it; raises EngineNotReadyError."""
-        return cls(config, await _started(config))
+    async def start(cls, config: SGLangConfig, render: Render | None = None) -> "SGLangProcess":
+        """Start the engine, wait for it, and prove how it renders chats; raises EngineNotReadyError.
+
+        `render`: how they are rendered here; None: nothing is proved, and SGLang renders them all.
+        """
+        child = await _started(config)
+        try:
+            proof = Proof() if render is None else await prove(child, render)
+        except BaseException:
+            await child.close(at_once=True)
+            raise
+        say(proof)
+        return cls(config, child, proof)
 
     def capabilities(self) -> Capabilities:
         info = self._child.info
@@ -66,18 +86,18 @@ class SGLangProcess(EngineAdapter):
             block_size=page if isinstance(page, int) else None,
             takes_token_ids=True,
             tiers=tiers_of(info),
-            tool_parser=self._family.tool_parser_name,
+            tool_parser=info.get("tool_call_parser"),
+            chats_as_ids=self._proof.proved,
         )
 
     async def generate(self, request: GenerateRequest) -> AsyncIterator[Event]:
-        _refuse_forced_calls(request)
         child = self._ready()
-        asked = native_request(request, int(child.info["context_length"]))
+        op, asked = self._asked(request, int(child.info["context_length"]))
         self._running += 1
         ended = False
         try:
-            async with aclosing(child.stream("generate", {"request": asked})) as native:
-                async for event in events_of(request, self._pipelines(request), native):
+            async with aclosing(child.stream(op, {"request": asked})) as said:
+                async for event in _events(request, said):
                     yield self._count(event) if isinstance(event, Usage) else event
             ended = True
         except EngineError:
@@ -89,8 +109,18 @@ class SGLangProcess(EngineAdapter):
             if not ended:
                 child.abort(request.request_id)
 
-    def _pipelines(self, request: GenerateRequest) -> list[OutputPipeline]:
-        return [self._family.pipeline(request, index) for index in range(request.sampling.n)]
+    def _asked(self, request: GenerateRequest, context_length: int) -> tuple[str, dict[str, Any]]:
+        """The child's operation, and what it is asked."""
+        if request.route != "chat":
+            return "generate", native_request(request, context_length)
+        by_ids = self._proof.covers(request.body)
+        if not by_ids and request.body.get("add_generation_prompt") is False:
+            raise InvalidRequestError(
+                "SGLang renders this chat itself, and always opens a turn: leave out add_generation_prompt, or use "
+                "continue_final_message.",
+                param="add_generation_prompt",
+            )
+        return "chat", chat_request(request, context_length, by_ids=by_ids)
 
     def _count(self, usage: Usage) -> Usage:
         counted = self._counted
@@ -135,8 +165,10 @@ class SGLangProcess(EngineAdapter):
     async def _watch(self) -> None:
         """Start the engine again when it ends by itself, so many times in a row."""
         tries = 0
-        while tries < self._config.restarts:
+        while True:
             await self._child.ended.wait()
+            if tries >= self._config.restarts:
+                break
             served = self._counted["requests"]
             self._down = "its process has ended and is started again"
             log.error("SGLang's process %d has ended by itself; it is started again", self._child.pid)
@@ -153,20 +185,16 @@ class SGLangProcess(EngineAdapter):
             await self._child.ended.wait()
             tries = 0 if self._counted["requests"] > served else tries + 1
         await self._child.close(at_once=True)
-        self._down = f"its process has ended {tries} times in a row; see the log, then start kvgate again"
+        self._down = f"its process has ended {tries + 1} times in a row; see the log, then start kvgate again"
 
 
-def _refuse_forced_calls(request: GenerateRequest) -> None:
-    """Calls are read from what the model writes; making it write one takes a grammar that SGLang does not know."""
-    tools = request.tools
-    if tools is not None and (tools.named or tools.choice == "required"):
-        raise InvalidRequestError(
-            "SGLang in a process of its own cannot be made to call a tool: leave tool_choice at auto, or serve SGLang "
-            "over HTTP.",
-            param="tool_choice",
-        )
+def _events(request: GenerateRequest, said: AsyncIterator[Mapping[str, Any]]) -> AsyncIterator[Event]:
+    if request.route == "chat":
+        return chat_events(said)
+    return events_of(request, [OutputPipeline(index=index) for index in range(request.sampling.n)], said)
 
 
 async def _started(config: SGLangConfig) -> Child:
-    engine = {"model_path": str(config.model), **config.engine}
+    parser = config.tool_parser or sglang_tool_parser(chat_template_text(config.model))
+    engine = {"model_path": str(config.model), **_DEFAULTS, "tool_call_parser": parser, **config.engine}
     return await Child.start(config.python, engine, config.environ, config.start_s)

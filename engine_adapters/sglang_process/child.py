@@ -98,9 +98,9 @@ class Child:
     def pid(self) -> int:
         return self._process.pid
 
-    async def call(self, op: str) -> Mapping[str, Any]:
+    async def call(self, op: str, fields: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
         """One small request; raises EngineError."""
-        return [frame async for frame in self.stream(op, {})][-1]
+        return [frame async for frame in self.stream(op, fields or {})][-1]
 
     async def stream(self, op: str, fields: Mapping[str, Any]) -> AsyncGenerator[Mapping[str, Any], None]:
         """The events of one request, and for small ones what they ended with.

@@ -17,7 +17,7 @@ class SGLangConfig:
         default_factory=dict
     )  # arguments of `sglang.Engine`, by their Python names
     environ: Mapping[str, str] = field(default_factory=dict)  # added to ours
-    tool_parser: str | None = None  # None: found in the chat template
+    tool_parser: str | None = None  # SGLang's name of it; None: found in the chat template
     start_s: float = 1800.0  # until the model must be loaded
     max_requests: int = 1024  # at once; more are refused
     restarts: int = 3  # in a row, after an unexpected end; then it stays down

@@ -15,6 +15,7 @@ import os
 import signal
 import socket
 import sys
+from collections.abc import AsyncIterator
 from typing import Any
 
 MAX_FRAME = 64 << 20  # bytes
@@ -87,11 +88,53 @@ class Deltas:
         return {**{key: meta[key] for key in _META if key in meta}, **sliced}
 
 
-_SETTINGS = ("page_size", "enable_hierarchical_cache", "hicache_storage_backend", "disable_radix_cache")
+_SETTINGS = (
+    "page_size", "enable_hierarchical_cache", "hicache_storage_backend", "disable_radix_cache",
+)  # fmt: skip
+_PARSERS = ("tool_call_parser", "reasoning_parser")
 _META = (
     "finish_reason", "prompt_tokens", "completion_tokens", "reasoning_tokens", "cached_tokens",
     "cached_tokens_details",
 )  # fmt: skip
+
+
+class Chats:
+    """The classes behind SGLang's own chat route, without the HTTP in front of them."""
+
+    def __init__(self, engine: Any) -> None:
+        from sglang.srt.entrypoints.openai.protocol import ChatCompletionRequest
+        from sglang.srt.entrypoints.openai.serving_chat import OpenAIServingChat
+
+        self._request = ChatCompletionRequest
+        self._serving = OpenAIServingChat(engine.tokenizer_manager, engine.template_manager)
+
+    async def render(self, body: dict[str, Any]) -> dict[str, Any]:
+        """The token ids that the route makes of a body; None where it gives its engine a text."""
+        convert = self._serving._convert_to_internal_request
+        asked, _ = await asyncio.to_thread(convert, self._request(**body), None)
+        ids = getattr(asked, "input_ids", None)
+        return {"ids": None if ids is None else list(ids)}
+
+    async def chunks(self, body: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
+        """The chunks of one streamed answer; raises RefusedError where the route answers with an error."""
+        answer = await self._serving.handle_request(self._request(**body), None)
+        if not hasattr(answer, "body_iterator"):
+            raise RefusedError(answer)
+        async for event in answer.body_iterator:
+            text = event.decode() if isinstance(event, bytes) else event
+            for line in text.splitlines():
+                if line.startswith("data:") and line[5:].strip() != "[DONE]":
+                    yield json.loads(line[5:])
+
+
+class RefusedError(Exception):
+    """SGLang's route answered with an error."""
+
+    def __init__(self, answer: Any) -> None:
+        said = json.loads(answer.body)
+        said = said["error"] if isinstance(said.get("error"), dict) else said
+        super().__init__(said.get("message"))
+        self.status_code = int(answer.status_code)
 
 
 class Worker:
@@ -99,6 +142,7 @@ class Worker:
 
     def __init__(self, engine: Any, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._engine = engine
+        self._chats = Chats(engine)
         self._reader = reader
         self._writer = writer
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -115,8 +159,11 @@ class Worker:
     def _info(self) -> dict[str, Any]:
         args = self._engine.server_args
         settings = args.resolved_dict() if hasattr(args, "resolved_dict") else vars(args)
-        context = self._engine.tokenizer_manager.model_config.context_len
-        return {"context_length": context, **{key: settings.get(key) for key in _SETTINGS}}
+        manager = self._engine.tokenizer_manager
+        # What was said as "auto" is known by now, and to the manager alone.
+        now = {key: manager.config_value(key) for key in _PARSERS}
+        context = manager.model_config.context_len
+        return {"context_length": context, **{key: settings.get(key) for key in _SETTINGS}, **now}
 
     def _take(self, frame: dict[str, Any]) -> None:
         call = str(frame.get("id"))
@@ -144,6 +191,12 @@ class Worker:
             case "generate":
                 await self._generate(call, frame["request"])
                 return {}
+            case "chat":
+                async for chunk in self._chats.chunks(frame["request"]):
+                    await self._send({"id": call, "event": chunk})
+                return {}
+            case "render":
+                return await self._chats.render(frame["request"])
             case "flush":
                 answer = await manager.flush_cache()
                 return {"success": bool(answer.success), "message": str(getattr(answer, "message", "") or "")}

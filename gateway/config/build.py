@@ -136,7 +136,7 @@ def _maker(engine: RemoteEngine, path: str, environ: Mapping[str, str]) -> MakeR
     def make(address: ReplicaAddress) -> Remote:
         adapter = _adapter(engine, address.url, own, options)
         replica = f"{engine.name}/{address.name}" if address.name else None
-        return Remote(adapter, engine.names(), check, replica, engine.health.look())
+        return Remote(adapter, engine.names(), check, replica, engine.health.look(), engine.cache_tokens)
 
     return make
 

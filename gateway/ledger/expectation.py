@@ -66,6 +66,7 @@ class SentRequest:
     block_size: int | None = None  # tokens; None: not known
     tokens: NDArray[np.int32] | None = None  # shape [prompt tokens]; None: the engine makes them itself
     routed: Routed | None = None  # counts instead of what the predictor would find itself
+    cache_tokens: int | None = None  # KV that the engine keeps; None: not known
 
 
 @runtime_checkable

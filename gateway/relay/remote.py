@@ -41,11 +41,13 @@ class Remote:
         control_tokens: ControlTokenCheck | None = None,
         replica: str | None = None,
         look: LookOptions | None = None,
+        cache_tokens: int | None = None,
     ) -> None:
         self.engine = engine
         self.name = engine.name
         self.replica = replica or engine.name  # its id among those of this engine
         self.control_tokens = control_tokens
+        self.cache_tokens = cache_tokens  # of KV that it keeps, as the operator says; None: not said
         self.able: RemoteCapabilities | None = None  # None: not asked, or it has not answered yet
         self.detail = "it was not asked yet"
         self.asked = asyncio.Event()  # set when it was asked once, whatever came of it

@@ -117,6 +117,7 @@ async def outgoing(
         remote.block_size,
         given.ask.tokens,
         routed,
+        remote.cache_tokens,
     )
     if given.ask.prompt:
         await expect(sent, context, record, later=True)

@@ -13,7 +13,7 @@ from engine_adapters.rpc.connection import Connection
 from engine_adapters.rpc.errors import RpcError
 from engine_adapters.rpc.link import Link
 from engine_adapters.rpc.service import Call
-from gateway.ledger.expectation import NOTHING_EXPECTED, Expectation, Expected, Predictor, SentRequest
+from gateway.ledger.expectation import NOTHING_EXPECTED, Expectation, Expected, Predictor, Routed, SentRequest
 from gateway.ledger.row import GapCause
 from gateway.ledger.shadow import ShadowPredictor
 from gateway.ledger.shadow.gap import Sent, gap_cause
@@ -44,11 +44,12 @@ class PredictionKeeper:
         return asyncio.to_thread(self._expected, fields, came, sent)
 
     def _expected(self, fields: dict[str, Any], came: bytes | None, sent: bytes) -> Expectation:
-        tokens, body = fields.pop("tokens"), orjson.loads(sent)
+        tokens, routed, body = fields.pop("tokens"), fields.pop("routed"), orjson.loads(sent)
         request = SentRequest(
             came=body if came is None else orjson.loads(came),
             sent=body,
             tokens=None if tokens is None else ids_read(tokens),
+            routed=None if routed is None else msgspec.convert(routed, Routed),
             **fields,
         )
         return self._shadows.expect(request)
@@ -82,6 +83,8 @@ class WorkerPredictor(Predictor):
             "size": request.size,
             "block_size": request.block_size,
             "tokens": None if request.tokens is None else ids_sent(request.tokens),
+            "routed": request.routed,
+            "cache_tokens": request.cache_tokens,
         }
         try:
             answer = await self._link.call("prediction.expect", fields, came, sent, timeout_s=_TIMEOUT_S)

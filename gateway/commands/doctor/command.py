@@ -35,6 +35,7 @@ class DoctorOptions:
     key_env: str | None = None  # the name of an environment variable
     tokenizer: Path | None = None
     words: int = 1500
+    key_file: Path | None = None
 
 
 def run(options: DoctorOptions, environ: Mapping[str, str], *, as_json: bool) -> int:
@@ -76,12 +77,30 @@ async def _examined(options: DoctorOptions, environ: Mapping[str, str]) -> Check
 
 
 def _headers(options: DoctorOptions, environ: Mapping[str, str]) -> dict[str, str]:
-    if options.key_env is None:
+    key = _key(options, environ)
+    if key is None:
         return {}
-    key = environ.get(options.key_env, "").strip()
-    if not key:
-        raise DoctorError(f"The environment variable {options.key_env} holds no key.")
     return {"x-api-key": key} if options.kind == "anthropic" else {"authorization": f"Bearer {key}"}
+
+
+def _key(options: DoctorOptions, environ: Mapping[str, str]) -> str | None:
+    if options.key_env is not None and options.key_file is not None:
+        raise DoctorError("The key is in the environment or in a file: say one of --key-env and --key-file.")
+    if options.key_file is not None:
+        try:
+            key = options.key_file.read_text().strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise DoctorError(
+                f"The key cannot be read from {options.key_file}: {type(error).__name__}."
+            ) from error
+        where = f"The file {options.key_file}"
+    elif options.key_env is not None:
+        key, where = environ.get(options.key_env, "").strip(), f"The environment variable {options.key_env}"
+    else:
+        return None
+    if not key:
+        raise DoctorError(f"{where} holds no key.")
+    return key
 
 
 def _check_url(url: str) -> None:
@@ -95,7 +114,8 @@ def _next_step(error: EngineError) -> str:
     if isinstance(error.__cause__, httpx.HTTPError | TransportError):
         return "See that it runs, and that this is its address."
     return (
-        "Where it lists no models, say what it is with --kind and --model, and name its key with --key-env."
+        "Where it lists no models, say what it is with --kind and --model, and name its key with --key-env or "
+        "--key-file."
     )
 
 

@@ -3,7 +3,7 @@
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
@@ -37,9 +37,6 @@ class ShadowSettings:
     prompt_bytes: int = (
         32 << 20
     )  # of prompts' text, to tell where one leaves another; 0: divergences are not told
-    capacity_tokens: Mapping[str, int] = field(
-        default_factory=dict
-    )  # an engine's KV: what is past it is forgotten
 
 
 class EngineShadow:

@@ -59,8 +59,7 @@ class ShadowPredictor(Predictor):
         with self._lock:
             shadow = self._engines.get(request.engine)
             if shadow is None or request.block_size not in (None, shadow.block_size):
-                capacity = self._settings.capacity_tokens.get(request.engine)
-                shadow = EngineShadow(self._settings, request.block_size, capacity)
+                shadow = EngineShadow(self._settings, request.block_size, request.cache_tokens)
                 self._add(request.engine, shadow)
             self._engines.move_to_end(request.engine)
             return shadow

@@ -14,7 +14,10 @@ from gateway.reports.rows.facts import KEYS
 
 _ENOUGH = 20  # requests before a pattern is one
 
-_NAMES = ("all but one", "zero", "zero, predicted", "off tiers", "off block", "over matched")
+_NAMES = (
+    "all but one", "zero", "zero, predicted", "streams, zero, predicted", "predicted", "streams, predicted",
+    "off tiers", "off block", "over matched",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,7 @@ def broken_invariants(keys: list[Key], sums: Sums) -> Iterator[ReportFinding]:
     for engine in _engines(keys, sums):
         yield from _impossible(engine)
         yield from _suspicious(engine)
+        yield from _zeros_of_one_kind(engine)
         yield from _silent(engine)
 
 
@@ -96,6 +100,23 @@ def _suspicious(engine: _Engine) -> Iterator[ReportFinding]:
         )
 
 
+def _zeros_of_one_kind(engine: _Engine) -> Iterator[ReportFinding]:
+    """Of requests that should have hit, all streams report 0 and whole answers do not; or the other way round."""
+    counts = engine.counts
+    expected, zero = counts["streams, predicted"], counts["streams, zero, predicted"]
+    streams = (expected - zero, zero)
+    whole = (
+        counts["predicted"] - expected - (counts["zero, predicted"] - zero),
+        counts["zero, predicted"] - zero,
+    )
+    if not (_parted(streams, whole) or _parted(whole, streams)):
+        return
+    hit, missed = ("Whole answers", "streams") if whole[0] else ("Streams", "whole answers")
+    detail = f"{hit} report what was expected to be reused and {missed} report 0 ({_requests(sum(streams + whole))})."
+    cause = "the engine writes 0 into one of the two, where it does not know"
+    yield ReportFinding("stream-and-whole-differ", "doubtful", engine.name, _of(engine, detail), cause)
+
+
 def _silent(engine: _Engine) -> Iterator[ReportFinding]:
     if not engine.silent:
         return
@@ -122,7 +143,7 @@ def _silent(engine: _Engine) -> Iterator[ReportFinding]:
 
 
 def _parted(one: tuple[int, int], other: tuple[int, int]) -> bool:
-    """All of one kind reported, and none of the other."""
+    """All of one kind say something, and none of the other: how many do and do not, of each."""
     return one[0] >= _ENOUGH and one[1] == 0 and other[0] == 0 and other[1] >= _ENOUGH
 
 

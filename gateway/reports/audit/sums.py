@@ -57,6 +57,11 @@ def _values(facts: Facts) -> Mapping[str, NDArray[np.float64] | None]:
         "all but one": np.where(consistent, all_but_one, 0.0),
         "zero": np.where(consistent, facts.reused == 0, 0.0),
         "zero, predicted": np.where(consistent & (facts.reused == 0), facts.predicted > 0, 0.0),
+        "streams, zero, predicted": np.where(
+            consistent & (facts.reused == 0), (facts.predicted > 0) * facts.stream, 0.0
+        ),
+        "predicted": np.where(consistent, facts.predicted > 0, 0.0),
+        "streams, predicted": np.where(consistent, (facts.predicted > 0) * facts.stream, 0.0),
         "off tiers": np.where(consistent & says_tiers, in_tiers != facts.reused, 0.0),
         "off block": np.where(consistent & (facts.block > 1), ~whole & ~all_but_one, 0.0),
         "over matched": np.where(consistent, facts.reused > facts.matched, 0.0),

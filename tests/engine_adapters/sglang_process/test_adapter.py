@@ -5,13 +5,12 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from engine_adapters.base import Finished, GenerateRequest, SamplingParams, TextDelta, ToolOptions, Usage
+from engine_adapters.base import Finished, GenerateRequest, SamplingParams, TextDelta, Usage
 from engine_adapters.errors import (
     ContextLengthError,
     EngineFailureError,
@@ -109,13 +108,6 @@ async def test_what_the_engine_refuses_is_an_invalid_request_and_the_next_one_is
 async def test_a_prompt_that_does_not_fit_never_reaches_the_engine(engine: SGLangProcess):
     with pytest.raises(ContextLengthError, match="64 tokens"):
         await text_of(engine, request(*range(63)))
-
-
-@pytest.mark.parametrize("tools", [ToolOptions((), "required"), ToolOptions((), "look", named=True)])
-async def test_a_forced_tool_call_is_refused(engine: SGLangProcess, tools: ToolOptions):
-    with pytest.raises(InvalidRequestError) as refused:
-        await text_of(engine, replace(request(7), tools=tools))
-    assert refused.value.param == "tool_choice"
 
 
 async def test_an_engine_that_prints_a_line_without_end_is_not_held_up(engine: SGLangProcess):

@@ -14,7 +14,7 @@ import pytest
 from engine_adapters.base import ReuseReport
 from engine_adapters.rpc.link import Link
 from engine_adapters.rpc.server import Server
-from gateway.ledger.expectation import NOTHING_EXPECTED, SentRequest
+from gateway.ledger.expectation import NOTHING_EXPECTED, Routed, SentRequest
 from gateway.ledger.shadow import ShadowPredictor
 from gateway.routing.least_loaded import LeastLoaded
 from gateway.routing.prefix_router import PrefixRouter
@@ -216,6 +216,12 @@ async def test_what_any_worker_sent_is_expected_of_the_engine(links: list[Link])
         sent("hello " * 100 + "there", came="other"),
         sent("x", tokens=ids),
         sent("x", tokens=ids),
+        sent("routed", routed=Routed(predicted=320, anywhere=640, prompt=700, counted=True)),
+        *(
+            sent("z", tokens=np.arange(n, n + 64, dtype=np.int32), cache_tokens=640)
+            for n in range(0, 4000, 64)
+        ),
+        sent("z", tokens=np.arange(64, dtype=np.int32), cache_tokens=640),
         sent("y" * 50_000),
         sent("y" * 50_000),
     ]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from engine_adapters.base import ReuseReport
 from gateway.ledger.expectation import NOTHING_EXPECTED, Expectation, SentRequest
-from gateway.ledger.shadow import ShadowPredictor, ShadowSettings
+from gateway.ledger.shadow import ShadowPredictor
 
 LONG = "The harbour office answers questions about ferries, berths and tides. " * 40
 
@@ -91,16 +91,20 @@ def test_prediction_learns_how_many_tokens_the_engine_makes_of_text() -> None:
 
 
 def test_what_is_past_the_engines_kv_is_not_expected() -> None:
-    predictor = ShadowPredictor(ShadowSettings(capacity_tokens={"e": 640}))
-    predictor.expect(sent({"prompt": "x"}, tokens=tokens(1, 2), block_size=16))
+    predictor = ShadowPredictor()
+    few = {"block_size": 16, "cache_tokens": 640}
+    predictor.expect(sent({"prompt": "x"}, tokens=tokens(1, 2), **few))
     for other in range(100, 140):
-        predictor.expect(sent({"prompt": "x"}, tokens=tokens(other, 2), block_size=16))
-    assert predictor.expect(sent({"prompt": "x"}, tokens=tokens(1, 2), block_size=16)).predicted == 0
+        predictor.expect(sent({"prompt": "x"}, tokens=tokens(other, 2), **few))
+    assert predictor.expect(sent({"prompt": "x"}, tokens=tokens(1, 2), **few)).predicted == 0
 
 
 def test_what_is_used_again_and_again_is_not_forgotten() -> None:
-    predictor = ShadowPredictor(ShadowSettings(capacity_tokens={"e": 640}))
-    requests = [sent({"prompt": "x"}, tokens=tokens(1, other), block_size=16) for other in range(100, 200)]
+    predictor = ShadowPredictor()
+    requests = [
+        sent({"prompt": "x"}, tokens=tokens(1, other), block_size=16, cache_tokens=640)
+        for other in range(100, 200)
+    ]
     assert [predictor.expect(each).predicted for each in requests] == [0] + [32] * 99
 
 

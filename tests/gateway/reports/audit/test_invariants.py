@@ -41,6 +41,22 @@ def rules(rows: list[LedgerRow]) -> list[str]:
         ([replace(SILENT, stream=True)] * 20 + [GOOD] * 20, ["stream-and-whole-differ"]),
         ([replace(GOOD, stream=True)] * 20 + [SILENT] * 20, ["stream-and-whole-differ"]),
         ([replace(SILENT, stream=True)] * 20 + [SILENT] * 20 + [GOOD], ["not-reported"]),
+        (
+            [replace(GOOD, stream=True, reused=0, predicted=64)] * 20 + [replace(GOOD, predicted=64)] * 20,
+            ["stream-and-whole-differ"],
+        ),
+        (
+            [replace(GOOD, reused=0, predicted=64)] * 20 + [replace(GOOD, stream=True, predicted=64)] * 20,
+            ["stream-and-whole-differ"],
+        ),
+        ([replace(GOOD, stream=True, reused=0, predicted=0)] * 20 + [replace(GOOD, predicted=64)] * 20, []),
+        (
+            [replace(GOOD, stream=True, reused=0, predicted=64)] * 20
+            + [replace(GOOD, predicted=64)] * 20
+            + [replace(GOOD, stream=True, predicted=64)],
+            [],
+        ),
+        ([replace(GOOD, stream=True, reused=0, predicted=64)] * 20 + [replace(GOOD, predicted=64)] * 19, []),
         ([replace(GOOD, status=500, reused=None, reuse_status="not_reported")], []),
     ],
 )

@@ -117,6 +117,23 @@ def test_the_key_comes_from_the_environment_and_is_sent(capsys: pytest.CaptureFi
     assert "s3cret" not in "".join(capsys.readouterr())
 
 
+def test_the_key_may_be_in_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    engine, file = LyingEngine(), tmp_path / "key"
+    with served(engine) as url:
+        options = command.DoctorOptions(url, words=64, key_file=file)
+        assert command.run(options, {}, as_json=True) == 2
+        assert "FileNotFoundError" in capsys.readouterr().err
+        file.write_text("\n")
+        assert command.run(options, {}, as_json=True) == 2
+        assert "holds no key" in capsys.readouterr().err
+        both = command.DoctorOptions(url, words=64, key_file=file, key_env="THE_KEY")
+        assert command.run(both, {"THE_KEY": "s3cret"}, as_json=True) == 2
+        file.write_text("s3cret\n")
+        command.run(options, {}, as_json=True)
+    assert engine.keys == {"Bearer s3cret"}
+    assert "s3cret" not in "".join(capsys.readouterr())
+
+
 def test_where_nothing_answers_it_says_so(capsys: pytest.CaptureFixture[str]):
     assert command.run(command.DoctorOptions("http://127.0.0.1:9"), {}, as_json=True) == 2
     said = capsys.readouterr().err

@@ -16,9 +16,20 @@ class RefusedError(ValueError):
 class Manager:
     """Generates the prompt's own ids as words, until a request is aborted."""
 
-    def __init__(self) -> None:
+    def __init__(self, arguments: dict[str, Any]) -> None:
         self.model_config = types.SimpleNamespace(context_len=64)
         self.aborted: list[str] = []
+        # Fields of chats that it renders otherwise than the test does, or not at all.
+        self.drifts = arguments.get("drifts", ())
+        self.refused = arguments.get("refused", ())
+        self._parsers = {"tool_call_parser": arguments["tool_call_parser"], "reasoning_parser": None}
+
+    def config_value(self, name: str) -> Any:
+        value = self._parsers[name]
+        return "found" if value == "auto" else value
+
+    async def breathe(self) -> None:
+        await asyncio.sleep(0.001)
 
     async def generate_request(self, asked: Any, _: None) -> AsyncIterator[dict[str, Any]]:
         request, ids = asked.fields, asked.fields["input_ids"]
@@ -76,7 +87,8 @@ class Engine:
             hicache_storage_backend=None,
             disable_radix_cache=False,
         )
-        self.tokenizer_manager = Manager()
+        self.tokenizer_manager = Manager(arguments)
+        self.template_manager = None
 
     def shutdown(self) -> None:
         pass
