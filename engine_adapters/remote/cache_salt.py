@@ -1,6 +1,7 @@
 """Salts keep tenants apart in an engine's cache: requests share blocks only under one salt."""
 
 import hashlib
+from collections.abc import Mapping
 from typing import Any
 
 import orjson
@@ -18,6 +19,18 @@ def salt_values(request: RelayRequest) -> dict[str, bytes]:
     fields = request.fields()
     own = {name: fields[name] for name in NAMES if fields.get(name) is not None}
     return {SALT: orjson.dumps(_salt(request.salt, own, several=request.route == "completions"))}
+
+
+def salt_upstream(salt: str | None, body: Mapping[str, Any]) -> str | None:
+    """The one salt that the engine gets with one prompt; None: none.
+
+    Raises ValueError where that is not one text.
+    """
+    own = {name: body[name] for name in NAMES if body.get(name) is not None}
+    found: object = own.pop(SALT, None) if salt is None else _salt(salt, own, several=True)
+    if (salt is None and own) or not (found is None or isinstance(found, str)):
+        raise ValueError("several salts, or one of a kind that events do not tell")
+    return found or None
 
 
 def salts_taken_out(request: RelayRequest, *, salted: bool) -> tuple[str, ...]:

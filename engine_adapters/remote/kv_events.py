@@ -12,7 +12,9 @@ import msgspec
 
 from engine_adapters.base import Tier
 
-BlockHash: TypeAlias = int | bytes
+BlockHash: TypeAlias = (
+    int | bytes | str
+)  # str: of a group of layers beside the first one, which it names, too
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +30,12 @@ class BlocksStored:
     tier: Tier
     salt: str | None = None
     lora: str | None = None
+    # The first ones, which tokens, salt and LoRA tell apart from all others. Behind them are media, or what is unknown
+    # here. None: all.
+    plain: int | None = None
+    whole_prefix: bool = (
+        True  # False: of layers that look back over a window only, so that parents may be gone
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +87,13 @@ _TIERS: Mapping[str, Tier] = {
     "STORAGE": "store",
     "EXTERNAL": "store",
 }
+_LONGEST_HASH = 64  # bytes
+_WHOLE = (
+    None,
+    "full_attention",
+    "mla_attention",
+    "sink_full_attention",
+)  # kinds of layers that need all before
 # Fields of events that come as lists, in order.
 _LISTED: Mapping[str, tuple[str, ...]] = {
     "BlockStored": (
@@ -104,10 +119,12 @@ def decode_batch(seq: int, payload: bytes) -> KvEventBatch:
     try:
         at, raw_events, *rest = msgspec.msgpack.decode(payload)
         events = [_event(raw) for raw in raw_events]
+        if not isinstance(at, int | float):
+            raise TypeError("a batch begins with its time")  # noqa: TRY301
         rank = rest[0] if rest else None
         known = tuple(event for event in events if event is not None)
         return KvEventBatch(seq, float(at), rank, known, len(events) - len(known))
-    except (msgspec.DecodeError, LookupError, TypeError, ValueError) as error:
+    except (msgspec.DecodeError, LookupError, TypeError, ValueError, OverflowError, RecursionError) as error:
         raise MalformedEventsError(
             f"message {seq} is no batch of KV events: {type(error).__name__}"
         ) from error
@@ -127,20 +144,46 @@ def _fields(raw: Any) -> Mapping[str, Any]:
 
 
 def _stored(fields: Mapping[str, Any]) -> BlocksStored:
-    hashes, tokens = tuple(fields["block_hashes"]), tuple(fields["token_ids"])
-    block_size = int(fields["block_size"])
+    hashes, tokens = _hashes(fields), tuple(fields["token_ids"])
+    block_size, parent = int(fields["block_size"]), fields.get("parent_block_hash")
     if len(tokens) > len(hashes) * block_size:
         raise ValueError("more tokens than blocks hold")
-    lora = fields.get("lora_name")
+    lora, extra_keys = _lora(fields), fields.get("extra_keys")
+    begins = parent is None
+    said = _salt_among(extra_keys, lora) if begins else None
     return BlocksStored(
         hashes,
-        fields.get("parent_block_hash"),
+        None if begins else _hash(parent, fields),
         tokens,
         block_size,
         _tier(fields),
-        fields.get("cache_salt") or _salt_among(fields.get("extra_keys"), lora),
+        _text(fields.get("cache_salt")) or said,
         lora,
+        _plain(extra_keys, lora, said),
+        fields.get("kv_cache_spec_kind") in _WHOLE,
     )
+
+
+def _hashes(fields: Mapping[str, Any]) -> tuple[BlockHash, ...]:
+    return tuple(_hash(each, fields) for each in fields["block_hashes"])
+
+
+def _hash(raw: Any, fields: Mapping[str, Any]) -> BlockHash:
+    if not isinstance(raw, int | bytes) or (isinstance(raw, bytes) and len(raw) > _LONGEST_HASH):
+        raise TypeError("a block's hash is a number or some bytes")
+    group = fields.get("group_idx")
+    # Groups of layers call a block by the same hash, and lose it one by one.
+    return f"{group}:{raw!r}" if isinstance(group, int) and group else raw
+
+
+def _lora(fields: Mapping[str, Any]) -> str | None:
+    """Releases that do not say its name say its number."""
+    name, number = fields.get("lora_name"), fields.get("lora_id")
+    return _text(name) or (None if number is None else f"{number!s:.64}")
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) and value else None
 
 
 def _salt_among(extra_keys: Sequence[Sequence[Any] | None] | None, lora: str | None) -> str | None:
@@ -150,8 +193,19 @@ def _salt_among(extra_keys: Sequence[Sequence[Any] | None] | None, lora: str | N
     return texts[0] if len(texts) == 1 else None
 
 
+def _plain(
+    extra_keys: Sequence[Sequence[Any] | None] | None, lora: str | None, salt: str | None
+) -> int | None:
+    """Blocks before the first one that has another key than its LoRA, or its prefix's salt."""
+    for place, keys in enumerate(extra_keys or ()):
+        known = (lora,) if place else (lora, salt)
+        if any(not isinstance(key, str) or key not in known for key in keys or ()):
+            return place
+    return None
+
+
 def _removed(fields: Mapping[str, Any]) -> BlocksRemoved:
-    return BlocksRemoved(tuple(fields["block_hashes"]), _tier(fields))
+    return BlocksRemoved(_hashes(fields), _tier(fields))
 
 
 def _cleared(_: Mapping[str, Any]) -> AllCleared:
@@ -168,4 +222,6 @@ _READERS: Mapping[str, Callable[[Mapping[str, Any]], KvEvent]] = {
 def _tier(fields: Mapping[str, Any]) -> Tier:
     """A medium nobody knows is shared: no claim is made for this machine."""
     medium = fields.get("medium")
+    if fields.get("locality") == "REMOTE":
+        return "store"
     return "device" if medium is None else _TIERS.get(str(medium).upper(), "store")

@@ -1,7 +1,7 @@
 """The contract of engines behind HTTP, beside `EngineAdapter`: one request on, one answer back, accounted for."""
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, TypeAlias, get_args
@@ -117,7 +117,13 @@ class RemoteCapabilities:
     takes_salt: bool | None = None
     takes_token_ids: bool | None = None
     kv_events: bool | None = None
+    adapters: frozenset[str] = frozenset()  # models that are LoRA of another one
     version: str | None = None
+
+
+def adapters_in(cards: Iterable[Mapping[str, Any]]) -> frozenset[str]:
+    """Models of a list that say which one they were made from."""
+    return frozenset(str(card.get("id")) for card in cards if card.get("parent"))
 
 
 class RelayEngine(ABC):

@@ -8,7 +8,14 @@ from engine_adapters.base import Tier
 from engine_adapters.errors import EngineFailureError, EngineNotReadyError
 from engine_adapters.remote.http_engine import HttpEngine, HttpOptions
 from engine_adapters.remote.paths import SELF_HOSTED_PATHS
-from engine_adapters.remote.relay import RelayRequest, RemoteCapabilities, Rewrite, Rewrites, Route
+from engine_adapters.remote.relay import (
+    RelayRequest,
+    RemoteCapabilities,
+    Rewrite,
+    Rewrites,
+    Route,
+    adapters_in,
+)
 from engine_adapters.remote.reuse_counters import ReuseCounters, sglang_reuse
 from engine_adapters.reuse.profiles import PROFILES
 from engine_adapters.reuse.reading import UsageRead
@@ -55,6 +62,7 @@ class SGLangEngine(HttpEngine):
             takes_salt=(await self.api()).takes("cache_salt"),
             takes_token_ids=True,
             kv_events=_flag(info, "kv_events_config", truthy=True),
+            adapters=adapters_in(cards),
             version=version if isinstance(version, str) else None,
         )
 

@@ -10,7 +10,7 @@ from engine_adapters.errors import EngineFailureError, EngineNotReadyError, Unsu
 from engine_adapters.remote.http_engine import HttpEngine, HttpOptions
 from engine_adapters.remote.paths import SELF_HOSTED_PATHS
 from engine_adapters.remote.prometheus import labelled
-from engine_adapters.remote.relay import RemoteCapabilities, Route
+from engine_adapters.remote.relay import RemoteCapabilities, Route, adapters_in
 from engine_adapters.remote.reuse_counters import ReuseCounters, label_value, vllm_reuse
 from engine_adapters.reuse.profiles import PROFILES, read_usage
 
@@ -67,6 +67,7 @@ class VllmEngine(HttpEngine):
             takes_salt=(await self.api()).takes("cache_salt"),
             takes_token_ids=True,
             kv_events=await self._has_events(),
+            adapters=adapters_in(cards.values()),
             version=await self._version(),
         )
 

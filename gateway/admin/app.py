@@ -15,6 +15,8 @@ from gateway.admin.options import AdminOptions
 from gateway.errors import ApiError, internal, invalid
 from gateway.front import ALONE, Siblings, SiblingsAwayError
 from gateway.live import Live
+from gateway.relay.remote import Remote
+from gateway.replicas.pool import EnginePool
 from gateway.served import Served
 from gateway.tenants.credentials import credential, incorrect
 from gateway.tenants.purging import Forgotten, PurgeAsk, Purges, both
@@ -73,10 +75,7 @@ class AdminApp:
                 {
                     "name": pool.name,
                     "models": sorted(pool.models),
-                    "replicas": [
-                        {"replica": each.replica, "ready": each.ready, "detail": each.detail}
-                        for each in pool.replicas
-                    ],
+                    "replicas": [_replica(pool, each) for each in pool.replicas],
                 }
                 for pool in served.pools
             ),
@@ -126,6 +125,12 @@ class AdminApp:
                 one = Forgotten(count, detail, complete=complete)
                 found[name] = both(found[name], one) if name in found else one
         return found
+
+
+def _replica(pool: EnginePool, remote: Remote) -> dict[str, Any]:
+    shown = {"replica": remote.replica, "ready": remote.ready, "detail": remote.detail}
+    follower = None if pool.events is None else pool.events.follower(remote.replica)
+    return shown if follower is None else {**shown, "kv_events": asdict(follower.state)}
 
 
 def _shown(tenant: Tenant) -> dict[str, Any]:

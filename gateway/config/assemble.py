@@ -84,6 +84,8 @@ def _routes_alike(known: Part, engine: RemoteEngine, more: MadeFrom) -> bool:
         more.routing,
     ):
         return False
+    if any(getattr(each, "kv_events", None) is not None for each in (before, engine)):
+        return False  # its replicas are followed from their first event on
     old, new = _addresses(before), _addresses(engine)
     return all(new.get(name, url) == url for name, url in old.items())
 

@@ -34,6 +34,7 @@ from gateway.config.replicas import addresses_of
 from gateway.config.routing import RoutingConfig
 from gateway.config.tenants import keyed
 from gateway.embedded import EmbeddedOptions, embedded_prompts, load_embedded, missing_packages
+from gateway.kv_events.options import KvEventOptions
 from gateway.prompts import PromptSource
 from gateway.relay.control_tokens import ControlTokenCheck
 from gateway.relay.guard import OPEN_GUARD, Guard
@@ -94,6 +95,7 @@ def pool_of(
         policy=engine.policy(),
         guard=more.guard,
         tokens=_prompt_tokens(engine, path),
+        events=_events(engine, f"{path}.kv_events"),
     )
     if engine.url is not None:
         return pool([make(ReplicaAddress("", engine.url))])
@@ -160,6 +162,13 @@ def _prompt_tokens(engine: RemoteEngine, path: str) -> PromptTokens | None:
         return PromptTokens(PromptTokenizer.from_folder(engine.tokenizer))
     except ModelFolderError as error:
         raise ConfigError(f"{path}.tokenizer: {error}") from None
+
+
+def _events(engine: RemoteEngine, path: str) -> KvEventOptions | None:
+    """Where its replicas publish what they hold; None: they do not."""
+    if not isinstance(engine, SelfHosted) or engine.kv_events is None:
+        return None
+    return engine.kv_events.options(path)
 
 
 def _key_headers(engine: RemoteEngine, key: str | None) -> dict[str, str]:

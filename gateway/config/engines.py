@@ -7,8 +7,10 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from engine_adapters.reuse.profiles import PROFILES
 from gateway.config.base import ConfigModel
-from gateway.config.replicas import ReplicatedEngine
+from gateway.config.kv_events import KvEventsConfig
+from gateway.config.replicas import FoundReplicas, ReplicatedEngine
 from gateway.config.secret_ref import SecretRef
+from gateway.kv_events.options import apart
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 HostPattern = Annotated[str, Field(pattern=r"^[a-z0-9*?.:_-]{1,253}$")]
@@ -119,6 +121,24 @@ class SelfHosted(RemoteEngine):
     probe: bool = (
         True  # vLLM: may be asked for a token or two at the start, to find out whether it reports reuse
     )
+    kv_events: KvEventsConfig | None = None  # None: what replicas hold is learned from their answers
+
+    @model_validator(mode="after")
+    def _events_of_use(self) -> "SelfHosted":
+        events = self.kv_events
+        if events is None:
+            return self
+        if self.kind == "llama_cpp":
+            raise ValueError("kv_events: llama.cpp publishes none")
+        if self.tokenizer is None:
+            raise ValueError("kv_events: they name blocks by their tokens: write tokenizer, too")
+        several = isinstance(self.replicas, FoundReplicas) or len(self.replicas or ()) > 1
+        given = (events.endpoint, events.replay_endpoint)
+        if several and any(each is not None and not apart(each) for each in given):
+            raise ValueError(
+                "kv_events: replicas need addresses of their own: write {host} into them, or port"
+            )
+        return self
 
 
 class OpenAICompatible(RemoteEngine):

@@ -9,6 +9,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
+from engine_adapters.remote.cache_salt import salt_upstream
 from engine_adapters.remote.http_engine import prompts_in
 from engine_adapters.remote.relay import RelayRequest, RewriteError, Rewrites, Route
 from gateway.canonical.policies import Route as CanonRoute
@@ -24,6 +25,7 @@ from gateway.relay.usage import usage_rewrite
 from gateway.replicas.deadline import HEADER as TIMEOUT
 from gateway.replicas.pool import EnginePool
 from gateway.routes import has_none
+from gateway.routing.kv_changes import seed_of
 from gateway.routing.router import Decision, RouteAsk
 from gateway.routing.steering import session_of
 from gateway.transport.incoming import Incoming
@@ -39,6 +41,7 @@ _CANONICAL: Mapping[Route, CanonRoute] = {
     "responses": "responses",
     "messages": "messages",
 }
+_ELSEWHERE = ("lora_path", "previous_response_id", "conversation")
 _PASSED_ON_TO_MESSAGES = ("anthropic-version", "anthropic-beta")
 
 
@@ -93,6 +96,7 @@ async def prepared(
         session=session_of(incoming, context.settings.canon.session_headers),
         streams=bool(wanted.stream),
         prompt=route in _CANONICAL,
+        seed=None if tokens is None or pool.events is None else _seed(body, incoming, pool),
     )
     return Prepared(incoming, route, wanted, body, raw, recording, ask, pool.guard)
 
@@ -165,6 +169,20 @@ async def _tokens(
     with record.stages.stage("tokenize"):
         work = partial(pool.tokens.of, route, body, incoming.tenant.scope(incoming.model))
         return await context.threads.encode(incoming.size, work)
+
+
+def _seed(body: Mapping[str, Any], incoming: Incoming, pool: EnginePool) -> bytes | None:
+    """Under what replicas tell of this prompt; None: they cannot, or it is a LoRA's or goes on from elsewhere."""
+    adapter = any(
+        each.able is not None and each.models.get(incoming.model, incoming.model) in each.able.adapters
+        for each in pool.replicas
+    )
+    if adapter or any(body.get(name) is not None for name in _ELSEWHERE):
+        return None
+    try:
+        return seed_of(salt_upstream(incoming.tenant.salt, body))
+    except ValueError:
+        return None
 
 
 def _routed(decision: Decision) -> Routed | None:

@@ -6,10 +6,13 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import aclosing
+from typing import TYPE_CHECKING
 
 from engine_adapters.base import Health
 from engine_adapters.errors import EngineNotReadyError
+from engine_adapters.remote.http_engine import HttpEngine
 from engine_adapters.remote.relay import ROUTES, Route
+from gateway.kv_events.options import KvEventOptions
 from gateway.relay.guard import OPEN_GUARD, Guard
 from gateway.relay.remote import Remote
 from gateway.replicas.address import ReplicaAddress
@@ -21,9 +24,13 @@ from gateway.replicas.policy import PoolPolicy
 from gateway.replicas.retry_budget import RetryBudget
 from gateway.replicas.selection import candidates, ejected, may_be_ejected
 from gateway.replicas.visit import Visit
+from gateway.routing.kv_changes import Change
 from gateway.routing.least_loaded import LeastLoaded
 from gateway.routing.prompt_tokens import PromptTokens
-from gateway.routing.router import RouteAsk, Router
+from gateway.routing.router import HearsReplicas, RouteAsk, Router
+
+if TYPE_CHECKING:  # it needs the extra `events`
+    from gateway.kv_events.followers import Followers, TellOf
 
 log = logging.getLogger("kvgate.gateway")
 
@@ -52,6 +59,7 @@ class EnginePool:
         names: Mapping[str, str] | None = None,
         guard: Guard = OPEN_GUARD,
         tokens: PromptTokens | None = None,
+        events: KvEventOptions | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         assert (discovery is None) == (make is None)
@@ -60,6 +68,7 @@ class EnginePool:
         self.policy = policy or PoolPolicy()
         self.guard = guard
         self.tokens = tokens  # makes its prompts; None: they are known by their text alone
+        self.events = _followers(events, self._told)  # of what replicas say they hold; None: they do not
         self.budget = RetryBudget(self.policy.retries, clock)
         self.retries: Counter[str] = Counter()  # by reason
         self.hedges: Counter[str] = Counter()  # by outcome
@@ -120,7 +129,7 @@ class EnginePool:
         """Begin to look for replicas and to ask them. Called on the event loop that requests run on."""
         self._started = True
         for each in self.replicas:
-            each.start()
+            self._start(each)
         if self.discovery is not None:
             self._task = asyncio.create_task(self._discover(self.discovery))
 
@@ -141,6 +150,8 @@ class EnginePool:
             self._task.cancel()
             await asyncio.wait([self._task])
         left = [*self._members, *self._retired]
+        if self.events is not None:
+            await self.events.aclose()
         await asyncio.gather(*(each.remote.aclose() for each in left), *self._leaving)
 
     async def health(self) -> Health:
@@ -223,7 +234,7 @@ class EnginePool:
                 remote = self._make(address)
                 self._add(remote)
                 if self._started:
-                    remote.start()
+                    self._start(remote)
         self._discovered.set()
 
     async def _discover(self, discovery: Discovery) -> None:
@@ -244,10 +255,22 @@ class EnginePool:
         remote.changed = lambda ready: self._changed(member, ready)
         self._members.append(member)
 
+    def _start(self, remote: Remote) -> None:
+        remote.start()
+        hears = isinstance(self.router, HearsReplicas)
+        if self.events is not None and hears and isinstance(remote.engine, HttpEngine):
+            self.events.came(remote.replica, remote.engine.server)
+
+    def _told(self, replica: str, changes: Sequence[Change]) -> None:
+        if isinstance(self.router, HearsReplicas):
+            self.router.told(replica, changes)
+
     def _retire(self, member: Member) -> None:
         member.retired = True
         self._members.remove(member)
         self._addresses.pop(member.id, None)
+        if self.events is not None:
+            self.events.went(member.id)
         self.router.forget(member.id)
         self._tell("a replica has left its engine", member, running=member.running)
         self._retired.append(member)
@@ -265,6 +288,8 @@ class EnginePool:
             member.went()
             if not member.retired:
                 self.router.forget(member.id)
+                if self.events is not None:
+                    self.events.forgot(member.id)
             return
         others = any(each is not member and each.remote.ready for each in self._members)
         member.came(again=others and self.requests > 0)
@@ -284,3 +309,11 @@ class EnginePool:
 
     def _tell(self, message: str, member: Member, **fields: object) -> None:
         log.warning(message, extra={"fields": {"engine": self.name, "replica": member.id, **fields}})
+
+
+def _followers(options: KvEventOptions | None, tell: "TellOf") -> "Followers | None":
+    if options is None:
+        return None
+    from gateway.kv_events.followers import Followers
+
+    return Followers(options, tell)

@@ -8,6 +8,7 @@ from typing import NamedTuple, TypeAlias
 
 from engine_adapters.base import ReuseReport
 from gateway.routing.chain import BLOCK, CHUNK, PromptChain
+from gateway.routing.kv_changes import Change
 from gateway.routing.prefill_rate import PrefillRates
 from gateway.routing.prompt_chain import chained
 from gateway.routing.replica_index import ReplicaIndex, Sending
@@ -16,6 +17,7 @@ from gateway.routing.router import Decision, Reason, RouteAsk, Score
 from gateway.routing.sessions import Sessions
 from gateway.routing.settings import RoutingSettings
 from gateway.routing.token_ratio import TokenRatios
+from gateway.routing.told import ToldReplicas
 
 log = logging.getLogger("kvgate.gateway")
 
@@ -35,6 +37,7 @@ class _Ticket:
     sent_at: float
     counted: bool  # whether the prompt was hashed by its tokens
     sending: Sending | None  # None: it leaves no prefix
+    told: bool  # whether its replica's events tell of its prefix, where they flow
     answered: bool = False
     ended: bool = False
 
@@ -67,6 +70,7 @@ class PrefixRouter:
         self.settings = settings = settings or RoutingSettings()
         self.index = ReplicaIndex(settings.max_keys, settings.capacity_tokens)
         self.loads = Loads(settings.work_half_life_s)
+        self.events = ToldReplicas(self.index)
         self._rates = PrefillRates(settings.prefill_tokens_per_s)
         self._ratios = TokenRatios()
         self._sessions = Sessions(settings.sessions)
@@ -85,6 +89,7 @@ class PrefixRouter:
     async def _choose(self, ask: RouteAsk, candidates: Sequence[str]) -> Decision:
         chain = await self._chain(ask, candidates)
         now = self._clock()
+        self.events.due(now)
         found = [0] * len(candidates) if chain is None else self.index.matched(chain, candidates)
         heat = 0 if chain is None else self.index.heat(chain, max(found))
         views = self._views(ask, chain, candidates, found, now)
@@ -130,10 +135,19 @@ class PrefixRouter:
 
     def forget(self, replica: str) -> None:
         """It holds nothing, and may be as fast or slow as any."""
+        self.events.forget(replica)
         self.index.cleared(replica)
         self.loads.forget(replica)
         self._rates.forget(replica)
         self._sessions.forget(replica)
+
+    def told(self, replica: str, changes: Sequence[Change]) -> None:
+        """What the replica says of its cache: from now on that counts, and not what was sent there."""
+        try:
+            self.events.due(self._clock())
+            self.events.take(replica, changes)
+        except Exception as error:  # noqa: BLE001  whatever an engine says, requests go on
+            self._failed(error)
 
     async def _chain(self, ask: RouteAsk, candidates: Sequence[str]) -> PromptChain | None:
         """None: there is no prompt, or no replica to choose from."""
@@ -204,6 +218,7 @@ class PrefixRouter:
             sent_at=now,
             counted=ask.tokens is not None,
             sending=sending,
+            told=ask.seed is not None,
         )
 
     def _learn(self, ticket: _Ticket, reuse: ReuseReport | None) -> None:
@@ -218,7 +233,7 @@ class PrefixRouter:
     def _learn_reuse(self, ticket: _Ticket, sending: Sending, reuse: ReuseReport | None) -> None:
         hashed = sending.chain.tokens
         if reuse is None or reuse.status != "reported" or reuse.reused is None or not reuse.prompt:
-            self.index.ended(sending, None)
+            self._ended(ticket, sending, None)
             return
         ticket.load.corrected(reuse.prompt - reuse.reused - ticket.uncached)
         reused = reuse.reused
@@ -226,7 +241,14 @@ class PrefixRouter:
             self._ratios.saw(ticket.scope, hashed, reuse.prompt)
             # Tokens as they were hashed; a chunk and a tenth may be the estimate's error.
             reused = reused * hashed // reuse.prompt + CHUNK + sending.matched // 10
-        self.index.ended(sending, reused)
+        self._ended(ticket, sending, reused)
+
+    def _ended(self, ticket: _Ticket, sending: Sending, reused: int | None) -> None:
+        """`reused`: of the prompt as it was hashed; a replica that tells what it holds need not be guessed at."""
+        flows = self.events.flows(ticket.replica)
+        self.index.ended(sending, None if flows else reused)
+        if flows and ticket.told:
+            self.events.settle(sending, self._clock())
 
     def _last_chosen(self, replica: str) -> int:
         load = self.loads.all().get(replica)
@@ -234,6 +256,7 @@ class PrefixRouter:
 
     def _failed(self, error: Exception) -> None:
         """What is believed may be in disorder, and is only a hint: it begins anew."""
+        self.events.clear()
         self.index.clear()
         self.failed += 1
         if self.failed == 1:

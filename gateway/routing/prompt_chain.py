@@ -15,7 +15,7 @@ def chain_of(ask: RouteAsk) -> PromptChain:
     """Nothing of it is shared with what is asked in another scope, under another salt, or of another LoRA."""
     if ask.chain is not None:
         return ask.chain
-    seed = prompt_seed(ask.scope, ask.body, counted=ask.tokens is not None, salt=ask.tenant.salt)
+    seed = ask.seed or prompt_seed(ask.scope, ask.body, counted=ask.tokens is not None, salt=ask.tenant.salt)
     if ask.tokens is None:
         return PromptChain(seed, prompt_bytes(ask.body))
     return PromptChain(seed, np.ascontiguousarray(ask.tokens, dtype="<i4").data)

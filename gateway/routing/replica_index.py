@@ -1,7 +1,7 @@
 """Which replicas hold which prefixes, as far as this gateway knows: the shadow of their caches."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 from itertools import chain as joined
 
@@ -39,6 +39,7 @@ class ReplicaIndex:
         self._held: dict[str, Held] = {}
         self._keys = 0
         self._number = 0
+        self._trusted: set[str] = set()
         self._running: set[int] = set()
         self._wanted: Counter[Key] = (
             Counter()
@@ -102,6 +103,20 @@ class ReplicaIndex:
         held = self._held.get(sent.replica)
         if held is not None:
             self._gone(sent.replica, held.drop_used_by(sent.number, sent.new))
+
+    def settle(self, sent: Sending, told: Container[Key]) -> None:
+        """What was in it and is not among `told` is not there, unless it was sent once more since."""
+        held = self._held.get(sent.replica)
+        if held is not None:
+            prompt, whole = sent.chain, len(sent.uses)
+            keys = [*prompt.keys, *prompt.blocks(len(prompt.keys))]
+            keys += prompt.blocks(whole) if whole < len(prompt.keys) else ()
+            guessed = [key for key in keys if key not in told]
+            self._gone(sent.replica, held.drop_used_by(sent.number, guessed))
+
+    def trust(self, replica: str, told: bool) -> None:
+        """`told`: the replica itself says what it has lost, so that its capacity is of no weight."""
+        (self._trusted.add if told else self._trusted.discard)(replica)
 
     def stored(self, replica: str, keys: Sequence[Key], weight: int = CHUNK) -> None:
         """`replica` says that it holds these, a parent before its children."""
@@ -207,7 +222,8 @@ class ReplicaIndex:
         self._keys -= len(keys)
 
     def _make_room(self, replica: str, held: Held) -> None:
-        self._gone(replica, held.over())
+        if replica not in self._trusted:
+            self._gone(replica, held.over())
         while self._keys > self._max:
             most = max(self._held, key=lambda each: len(self._held[each]))
             self._gone(most, self._held[most].oldest(max(1, self._keys - self._max)))

@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from engine_adapters.base import ReuseReport
 from gateway.routing.chain import PromptChain
+from gateway.routing.kv_changes import Change
 from gateway.tenants.tenant import DEFAULT, Tenant
 
 Reason = Literal["only", "prefix", "session", "emptiest", "balance", "turn"]
@@ -27,6 +28,7 @@ class RouteAsk:
     tokens: NDArray[np.int32] | None = None  # shape [prompt tokens]; None: the engine makes them itself
     session: str | None = None  # what says which requests belong together; None: nothing does
     chain: PromptChain | None = None  # of the prompt, where somebody has made it already
+    seed: bytes | None = None  # of its keys where the engine's own events tell them; None: by scope
     streams: bool = True  # whether its first token will be told of
     prompt: bool = True  # False: leaves no prefix behind (embeddings)
 
@@ -66,6 +68,14 @@ class Decision:
         """Prompt tokens that the one with the most of them should have; None: not known."""
         known = [score.predicted for score in self.scores if score.predicted is not None]
         return max(known, default=None)
+
+
+@runtime_checkable
+class HearsReplicas(Protocol):
+    """A router that replicas tell what they hold."""
+
+    def told(self, replica: str, changes: Sequence[Change]) -> None:
+        """What the replica says of its cache, in its order. Called on the event loop; never raises."""
 
 
 class Router(Protocol):

@@ -18,6 +18,8 @@ LARGEST = frozenset(
         "kvgate_replica_ejected",
         "kvgate_replica_ttft_seconds",
         "kvgate_discovery_failing",
+        "kvgate_kv_events_flow",
+        "kvgate_kv_event_lag_seconds",
     }
 )
 _STATES: dict[State, int] = {"closed": 0, "half_open": 1, "open": 2}

@@ -19,6 +19,7 @@ from gateway.reload.state import ConfigState
 from gateway.served import Backend, Served
 from gateway.telemetry.engine_metrics import ENGINE, families
 from gateway.telemetry.figures import families_sent, merged
+from gateway.telemetry.kv_event_metrics import kv_event_families
 from gateway.telemetry.ledger_metrics import ledger_families
 from gateway.telemetry.operation_metrics import operation_families, reload_counts
 from gateway.telemetry.replica_metrics import REPLICA, label_of, replica_families
@@ -79,6 +80,7 @@ class Scrape:
         yield from self._limits()
         yield from replica_families(self._served.pools)
         yield from routing_families(self._served.pools)
+        yield from kv_event_families(self._served.pools)
         yield from reload_counts(self._config)
 
     def _operation(self) -> list[Metric]:

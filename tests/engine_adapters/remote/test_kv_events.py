@@ -29,8 +29,8 @@ from tests.exchanges import FOLDER
 encode = msgspec.msgpack.encode
 
 
-def cleared(seq: int) -> bytes:
-    return encode([float(seq), [{"type": "AllBlocksCleared"}], 0])
+def cleared(seq: int, at: float | None = None) -> bytes:
+    return encode([float(seq) if at is None else at, [{"type": "AllBlocksCleared"}], 0])
 
 
 def test_events_as_maps_are_read():
@@ -81,6 +81,38 @@ def test_a_salt_among_vllm_s_extra_keys_is_found(extra: list, lora: str | None, 
     assert decode_batch(0, encode([1.0, [event]])).events[0].salt == salt
 
 
+@pytest.mark.parametrize(
+    ("extra", "plain"),
+    [(None, None), ([None, None], None), ([["salt"], None], None), ([None, [["image", 3]]], 1),
+     ([["salt", ["i", 0]]], 0), ([["a", "b"], None], 0), ([["salt"], ["later"]], 1)],
+)  # fmt: skip
+def test_blocks_with_media_or_what_is_unknown_in_them_are_told(extra: list | None, plain: int | None):
+    event = {"type": "BlockStored", "block_hashes": [1, 2], "token_ids": [1, 2], "block_size": 1}
+    assert decode_batch(0, encode([1.0, [event | {"extra_keys": extra}]])).events[0].plain == plain
+
+
+def test_groups_of_layers_are_told_apart():
+    event = {
+        "type": "BlockStored",
+        "block_hashes": [7],
+        "parent_block_hash": 6,
+        "token_ids": [1],
+        "block_size": 1,
+    }
+    other = event | {"group_idx": 1, "kv_cache_spec_kind": "sliding_window"}
+    removed = {"type": "BlockRemoved", "block_hashes": [7], "group_idx": 1}
+    one, two, gone = decode_batch(0, encode([1.0, [event | {"group_idx": 0}, other, removed]])).events
+    assert (one.hashes, one.parent, one.whole_prefix) == ((7,), 6, True)
+    assert (two.hashes, two.parent, two.whole_prefix) == (("1:7",), "1:6", False)
+    assert gone.hashes == two.hashes
+
+
+@pytest.mark.parametrize("hashes", [[[1]], [{}], ["text"], [b"x" * 100], [None], 5])
+def test_a_hash_of_another_kind_is_malformed(hashes: object):
+    with pytest.raises(MalformedEventsError):
+        decode_batch(0, encode([1.0, [{"type": "BlockRemoved", "block_hashes": hashes}]]))
+
+
 @given(st.binary(max_size=60) | st.recursive(
     st.none() | st.integers(0, 9) | st.sampled_from(["BlockStored", "type"]),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(["type", "x"]), inner, max_size=2),
@@ -119,10 +151,12 @@ class Publisher:
         self.events.bind(self.endpoint)
         self.replay.bind(self.replay_endpoint)
         self.kept: dict[int, bytes] = {}
+        self.sent = 0
         self._answering = asyncio.ensure_future(self._answer())
 
     async def send(self, seq: int, payload: bytes | None = None, keep: bool = True) -> None:
-        payload = cleared(seq) if payload is None else payload
+        self.sent += 1
+        payload = cleared(seq, 100.0 + self.sent) if payload is None else payload
         if keep:
             self.kept[seq] = payload
         await self.events.send_multipart([b"kv", seq.to_bytes(8, "big"), payload])
@@ -173,10 +207,48 @@ async def test_a_gap_is_told_with_its_size(publisher: Publisher):
 
 
 async def test_a_gap_is_filled_where_the_engine_gives_it_out_again(publisher: Publisher):
-    publisher.kept = {seq: cleared(seq) for seq in (0, 1, 2, 3, 5, 6)}
     source = KvEventSource(publisher.endpoint, "kv", publisher.replay_endpoint)
-    got = await heard(source, publisher, [(2, True), (7, True)], 8)
-    assert got == [0, 1, 2, 3, Missed(1), 5, 6, 7]
+    async with KvEventStream(source) as stream:
+        items = aiter(stream)
+        first = asyncio.ensure_future(anext(items))
+        await asyncio.sleep(0.2)
+        publisher.kept |= {seq: cleared(seq) for seq in (0, 2, 3)}
+        await publisher.send(4)
+        async with asyncio.timeout(30):
+            got = [await first] + [await anext(items) for _ in range(4)]
+    assert [getattr(each, "seq", each) for each in got] == [0, Missed(1), 2, 3, 4]
+
+
+async def test_what_an_idle_engine_has_published_is_fetched_at_once(publisher: Publisher):
+    publisher.kept = {seq: cleared(seq) for seq in (1, 2)}
+    source = KvEventSource(publisher.endpoint, "kv", publisher.replay_endpoint)
+    async with KvEventStream(source) as stream, asyncio.timeout(30):
+        items = aiter(stream)
+        got = [await anext(items) for _ in range(3)]
+    assert [getattr(each, "seq", each) for each in got] == [Missed(1), 1, 2]
+
+
+async def test_what_was_fetched_before_it_came_is_no_new_start(publisher: Publisher):
+    publisher.kept = {seq: cleared(seq) for seq in range(5)}
+    source = KvEventSource(publisher.endpoint, "kv", publisher.replay_endpoint)
+    async with KvEventStream(source) as stream, asyncio.timeout(30):
+        items = aiter(stream)
+        got = [(await anext(items)).seq for _ in range(5)]
+        await asyncio.sleep(0.2)
+        for seq in (3, 4):
+            await publisher.send(seq, cleared(seq))
+        await publisher.send(5)
+        got.append((await anext(items)).seq)
+    assert got == [0, 1, 2, 3, 4, 5]
+
+
+async def test_it_says_whether_the_engine_is_connected(publisher: Publisher):
+    async with KvEventStream(KvEventSource(publisher.endpoint, "kv")) as stream, asyncio.timeout(30):
+        while not stream.connected:  # noqa: ASYNC110  there is nothing that tells
+            await asyncio.sleep(0.01)
+        publisher.events.close(linger=0)
+        while stream.connected:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
 
 
 async def test_an_engine_that_starts_anew_voids_what_was_known(publisher: Publisher):
@@ -187,11 +259,18 @@ async def test_an_engine_that_starts_anew_voids_what_was_known(publisher: Publis
 async def test_an_engine_that_starts_anew_is_followed_from_its_first_batch(publisher: Publisher):
     publisher.kept = {0: cleared(0), 1: cleared(1)}
     source = KvEventSource(publisher.endpoint, "kv", publisher.replay_endpoint)
-    got = await heard(source, publisher, [(2, True), (1, False)], 5)
-    assert got == [0, 1, 2, Missed(None), 0]
+    async with KvEventStream(source) as stream, asyncio.timeout(30):
+        items = aiter(stream)
+        got = [await anext(items) for _ in range(2)]
+        await asyncio.sleep(0.2)
+        await publisher.send(2)
+        got.append(await anext(items))
+        await publisher.send(1)
+        got += [await anext(items) for _ in range(3)]
+    assert [getattr(each, "seq", each) for each in got] == [0, 1, 2, Missed(None), 0, 1]
 
 
-async def test_what_is_no_batch_is_counted_and_the_stream_goes_on(publisher: Publisher):
+async def test_what_is_no_batch_is_missed_and_the_stream_goes_on(publisher: Publisher):
     async with KvEventStream(KvEventSource(publisher.endpoint, "kv")) as stream:
         items = aiter(stream)
         first = asyncio.ensure_future(anext(items))
@@ -200,7 +279,8 @@ async def test_what_is_no_batch_is_counted_and_the_stream_goes_on(publisher: Pub
         await publisher.events.send_multipart([b"kv", b"short"])
         await publisher.send(1)
         async with asyncio.timeout(30):
-            assert (await first).seq == 1
+            assert await first == Missed(1)  # it may have said anything
+            assert (await anext(items)).seq == 1
         assert stream.malformed == 2
 
 

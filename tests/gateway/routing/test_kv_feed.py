@@ -88,3 +88,28 @@ def test_a_cleared_replica_holds_nothing() -> None:
     index, its = feed(16, 64)
     its.cleared()
     assert (held(index, PROMPT), len(index)) == (0, 0)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.sampled_from([1, 4, 16, 48, 128]), st.lists(st.tuples(st.integers(0, 9), st.booleans()), max_size=40)
+)
+def test_whatever_is_told_in_whatever_order_nothing_is_believed_that_is_not_told(
+    size: int, steps: list[tuple[int, bool]]
+) -> None:
+    index = ReplicaIndex()
+    its, there, parts = KvFeed(index, "a"), set[int](), 10
+    length = len(PROMPT) // size // parts
+    for part, comes in steps:
+        names = list(range(part * length, (part + 1) * length))
+        if comes:
+            its.stored(
+                names, names[0] - 1 if part else None, PROMPT[names[0] * size : (names[-1] + 1) * size], SEED
+            )
+            there |= set(names) if not part or names[0] - 1 in there else set()
+        else:
+            its.removed(names[length // 2 :])
+            there -= set(names[length // 2 :])
+        index.check()
+        whole = next((name for name in range(parts * length) if name not in there), parts * length)
+        assert held(index, PROMPT) <= whole * size

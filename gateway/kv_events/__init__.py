@@ -1,0 +1,1 @@
+"""Following what replicas publish of their caches. Needs the extra `events`."""

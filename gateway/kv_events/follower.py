@@ -1,0 +1,170 @@
+"""Follows the events of one replica for as long as it is there."""
+
+import asyncio
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import zmq
+
+from engine_adapters.remote.kv_event_stream import KvEventSource, KvEventStream
+from engine_adapters.remote.kv_events import AllCleared, BlocksRemoved, KvEvent, KvEventBatch, Missed
+from gateway.routing.kv_changes import Change, Cleared, Silent, changes_of
+
+log = logging.getLogger("kvgate.gateway")
+
+Tell: TypeAlias = Callable[[Sequence[Change]], None]
+
+_SHORTEST_S, _LONGEST_S = 0.5, 30.0  # between two tries to open a socket
+_LOOK_S = 1.0  # between two looks whether the connection stands
+
+
+@dataclass(frozen=True, slots=True)
+class Following:
+    """How it stands."""
+
+    endpoint: str
+    connected: bool
+    flows: bool  # whether what it says counts now
+    batches: int
+    lag_s: float | None  # of the newest batch, by both clocks; None: none has come
+
+
+class Follower:
+    """One replica's. Used on the event loop that requests run on.
+
+    Attributes:
+        events: so far, by kind.
+        gaps: times that batches were lost, could not be read, or the engine began anew.
+    """
+
+    def __init__(
+        self,
+        replica: str,
+        source: KvEventSource,
+        tell: Tell,
+        clock: Callable[[], float] = time.time,
+        patience: int = 10,
+    ) -> None:
+        """`patience`: seconds without a connection, until it is made from scratch."""
+        self.replica = replica
+        self.events: Counter[str] = Counter()
+        self.gaps = 0
+        self._source = source
+        self._tell = tell
+        self._clock = clock
+        self._patience = patience
+        self._stream: KvEventStream | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._told = ""
+        self._flows = False
+        self._batches = 0
+        self._lag_s: float | None = None
+
+    def start(self) -> None:
+        """Begin to listen."""
+        self._task = asyncio.create_task(self._follow())
+
+    async def aclose(self) -> None:
+        """Listen no more."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    def begin_anew(self) -> None:
+        """What the replica has said is forgotten: it is asked for it again, where it keeps that."""
+        self._flows = False
+        if self._stream is not None:
+            self._stream.begin_anew()
+
+    @property
+    def state(self) -> Following:
+        """As of now."""
+        connected = self._stream is not None and self._stream.connected
+        return Following(self._source.endpoint, connected, self._flows, self._batches, self._lag_s)
+
+    async def _follow(self) -> None:
+        wait = _SHORTEST_S
+        while True:
+            began = self._batches
+            try:
+                await self._listen()
+            except (zmq.ZMQError, OSError) as error:
+                self._say("a replica's KV events cannot be listened to; it is tried again", str(error))
+            except Exception as error:
+                log.exception("a replica's KV events were of no known form", extra={"fields": self._who()})
+                self._told = type(error).__name__
+            if self._batches > began:
+                self._flows = False
+                self._tell([Cleared(), Silent()])  # what happens meanwhile is missed
+            wait = _SHORTEST_S if self._batches > began else min(2 * wait, _LONGEST_S)
+            await asyncio.sleep(wait)
+
+    async def _listen(self) -> None:
+        async with KvEventStream(self._source) as stream:
+            self._stream = stream
+            tasks = [asyncio.create_task(self._read(stream)), asyncio.create_task(self._watch(stream))]
+            try:
+                done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    task.result()
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.wait(tasks)
+                self._stream = None
+
+    async def _read(self, stream: KvEventStream) -> None:
+        async for item in stream:
+            self._take(item)
+            await asyncio.sleep(0)  # what waits already is given out without a pause
+
+    async def _watch(self, stream: KvEventStream) -> None:
+        """A replica that is not connected may lose blocks without a word. Returns where a new socket is needed."""
+        looks = 0
+        while looks < self._patience:
+            await asyncio.sleep(_LOOK_S)
+            looks = 0 if stream.connected or not stream.was_connected else looks + 1
+            if looks and self._flows:
+                self._say("a replica's KV events have ceased", "the connection is gone")
+                self._fall_silent()
+        # ZeroMQ does not connect again by itself behind a message that was too large.
+
+    def _take(self, item: KvEventBatch | Missed) -> None:
+        if isinstance(item, Missed):
+            self.gaps += 1
+            self._flows = False
+            self._tell([Cleared(), Silent()])
+            return
+        changes, unused = changes_of(item.events)
+        self.events.update(map(_kind, item.events))
+        self.events.update(unused=unused, unknown=item.unknown)
+        self._batches += 1
+        self._lag_s = self._clock() - item.at
+        if not self._flows:
+            self._flows, self._told = True, ""
+            log.info("a replica tells what it holds", extra={"fields": self._who()})
+        self._tell(changes)
+
+    def _fall_silent(self) -> None:
+        if self._flows:
+            self._flows = False
+            self._tell([Silent()])
+
+    def _who(self) -> dict[str, object]:
+        return {"replica": self.replica, "endpoint": self._source.endpoint}
+
+    def _say(self, message: str, error: str) -> None:
+        """Once, until it has changed."""
+        if error != self._told:
+            self._told = error
+            log.warning(message, extra={"fields": {**self._who(), "error": error}})
+
+
+def _kind(event: KvEvent) -> str:
+    if isinstance(event, AllCleared):
+        return "cleared"
+    return "removed" if isinstance(event, BlocksRemoved) else "stored"
