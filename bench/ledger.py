@@ -20,8 +20,8 @@ from sqlalchemy.engine import URL
 from bench.ledger_load import Load, engine, send
 from bench.report import Figure, publish, timed_progress
 from engine_adapters.base import ReuseReport
-from gateway.accounting import row_of
 from gateway.ledger import Database, Divergence, LedgerRow, LedgerWriter, open_writer
+from gateway.ledger.accounting import row_of
 from gateway.transport.record import RequestRecord
 
 Progress = Callable[[str], None]

@@ -22,7 +22,7 @@ from canon.tokens import PromptTokenizer
 from engine_adapters.embedded.adapter import EmbeddedAdapter
 from engine_adapters.embedded.config import EmbeddedConfig
 from engine_adapters.embedded.models import find_gguf
-from gateway.app import create_app
+from gateway.surface.app import create_app
 
 PREFIX = 7488  # tokens, whole blocks of 16, so that both sides compute exactly the question
 SHORT_PREFILL = 2048

@@ -12,7 +12,7 @@ from gateway.commands.config.cli import config
 from gateway.commands.keys.cli import keys
 from gateway.commands.ledger.cli import ledger
 from gateway.commands.refuse import refuse
-from gateway.commands.serve import serve
+from gateway.commands.serve.command import serve
 
 app = typer.Typer(
     help="An OpenAI-compatible gateway that makes prefix caches hit, and proves that they hit.",
@@ -60,7 +60,7 @@ def bench_ttft(
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
     """Time to first token, cold and warm, against Transformers and llama.cpp."""
-    from gateway.embedded import set_thread_waits
+    from gateway.local.embedded import set_thread_waits
 
     set_thread_waits(os.environ)  # as when it serves
     try:
@@ -77,7 +77,7 @@ def bench_cache(
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
     """Hits by tier, transfers, disk reads and the prefix index."""
-    from gateway.embedded import set_thread_waits
+    from gateway.local.embedded import set_thread_waits
 
     set_thread_waits(os.environ)
     try:

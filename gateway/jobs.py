@@ -15,13 +15,13 @@ from gateway.canonical.policies import Route
 from gateway.canonical.recorder import AnswerRecorder
 from gateway.canonical.stage import Canonical, CanonStage
 from gateway.errors import context_too_long, invalid
-from gateway.generation import Tagged
 from gateway.ledger.expectation import AskedPredictor, Predictor, SentRequest
 from gateway.ledger.later import LaterExpectations
 from gateway.ledger.sink import NO_LEDGER, LedgerSink
 from gateway.limits.hints import HEADER as HINTS_HEADER
 from gateway.limits.limits import Limits
 from gateway.limits.tenant_limits import TenantLimits
+from gateway.local.generation import Tagged
 from gateway.prompts import PromptThreads
 from gateway.responses.bindings import LocalBindings, ResponseBindings
 from gateway.served import Backend, Served

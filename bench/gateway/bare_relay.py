@@ -11,7 +11,7 @@ import aiohttp
 import orjson
 import uvicorn
 
-from gateway.listener import listen, url_of
+from gateway.process.listener import listen, url_of
 
 
 class BareRelay:

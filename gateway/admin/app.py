@@ -13,9 +13,9 @@ from starlette.routing import Route
 
 from gateway.admin.options import AdminOptions
 from gateway.errors import ApiError, internal, invalid
-from gateway.front import ALONE, Siblings, SiblingsAwayError
-from gateway.live import Live
+from gateway.process.front import ALONE, Siblings, SiblingsAwayError
 from gateway.relay.remote import Remote
+from gateway.reload.live import Live
 from gateway.replicas.pool import EnginePool
 from gateway.served import Served
 from gateway.tenants.credentials import credential, incorrect

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import uvicorn
 from starlette.types import ASGIApp
 
-from gateway.server import server_config
+from gateway.process.server import server_config
 
 
 class _Beside(uvicorn.Server):

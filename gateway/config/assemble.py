@@ -8,7 +8,7 @@ from gateway.config.engines import RemoteEngine
 from gateway.config.model import Config
 from gateway.config.replicas import addresses_of
 from gateway.config.secret_ref import secrets_in
-from gateway.live import Configured
+from gateway.reload.live import Configured
 from gateway.replicas.pool import EnginePool
 from gateway.tenants.authenticator import Authenticator
 

@@ -33,8 +33,10 @@ from gateway.config.model import Config
 from gateway.config.replicas import addresses_of
 from gateway.config.routing import RoutingConfig
 from gateway.config.tenants import keyed
-from gateway.embedded import EmbeddedOptions, embedded_prompts, load_embedded, missing_packages
 from gateway.kv_events.options import KvEventOptions
+from gateway.local.embedded import EmbeddedOptions, embedded_prompts, load_embedded, missing_packages
+from gateway.local.sglang_process import SGLangOptions, sglang_prompts, start_sglang
+from gateway.process.shared import Shared
 from gateway.prompts import PromptSource
 from gateway.relay.control_tokens import ControlTokenCheck
 from gateway.relay.guard import OPEN_GUARD, Guard
@@ -46,8 +48,6 @@ from gateway.routing.prompt_tokens import PromptTokens
 from gateway.routing.router import Router
 from gateway.served import Load
 from gateway.settings import MIB, CanonSettings, GatewaySettings
-from gateway.sglang_process import SGLangOptions, sglang_prompts, start_sglang
-from gateway.shared import Shared
 from gateway.tenants.authenticator import OPEN, Authenticator
 
 _GIB = 1024 * MIB

@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import Field
 
 from gateway.config.base import ConfigModel
-from gateway.server import Ending
+from gateway.process.server import Ending
 
 
 class ServerConfig(ConfigModel):

@@ -19,7 +19,7 @@ from gateway.relay.request import Prepared, prepared
 from gateway.relay.stall import StallGuard
 from gateway.replicas.pool import EnginePool
 from gateway.responses.kept import KeptResponse
-from gateway.routes import path_of
+from gateway.surface.routes import path_of
 from gateway.transport.answer import send_bytes
 from gateway.transport.incoming import Incoming
 from gateway.transport.keepalive import kept_alive

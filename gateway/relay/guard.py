@@ -10,7 +10,7 @@ from gateway.errors import ApiError
 from gateway.relay.body_urls import Found, found_in, may_fetch
 from gateway.relay.client_fields import refusal_of, refused_fields
 from gateway.relay.remote import Remote
-from gateway.routes import path_of
+from gateway.surface.routes import path_of
 from gateway.tenants.tenant import DEFAULT, Tenant
 
 

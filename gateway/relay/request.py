@@ -24,10 +24,10 @@ from gateway.relay.remote import Remote
 from gateway.relay.usage import usage_rewrite
 from gateway.replicas.deadline import HEADER as TIMEOUT
 from gateway.replicas.pool import EnginePool
-from gateway.routes import has_none
 from gateway.routing.kv_changes import seed_of
 from gateway.routing.router import Decision, RouteAsk
 from gateway.routing.steering import session_of
+from gateway.surface.routes import has_none
 from gateway.transport.incoming import Incoming
 from gateway.transport.record import RequestRecord
 from gateway.wire.extension import without_extension

@@ -12,10 +12,10 @@ from gateway.config.errors import ConfigError
 from gateway.config.load import load_config
 from gateway.config.model import Config
 from gateway.config.secret_ref import secrets_in
-from gateway.live import Live
 from gateway.reload.at_start import waiting_keys
 from gateway.reload.file_watch import FileWatch
 from gateway.reload.last_good import LastGood
+from gateway.reload.live import Live
 from gateway.reload.state import ConfigState
 from gateway.replicas.pool import EnginePool
 from gateway.tenants.authenticator import OPEN

@@ -11,8 +11,6 @@ from starlette.types import Receive, Scope, Send
 
 from engine_adapters.errors import EngineNotReadyError
 from engine_adapters.remote.relay import RelayRequest, Rewrites, Route
-from gateway.admission import Admission
-from gateway.endpoint import Finish, GenerationEndpoint
 from gateway.errors import ApiError, invalid
 from gateway.jobs import JobContext
 from gateway.relay.begun import begin
@@ -22,7 +20,9 @@ from gateway.relay.usage import usage_rewrite
 from gateway.replicas.pool import EnginePool
 from gateway.responses.bindings import Binding
 from gateway.responses.kept import not_kept
-from gateway.routes import has_none
+from gateway.surface.admission import Admission
+from gateway.surface.endpoint import Finish, GenerationEndpoint
+from gateway.surface.routes import has_none
 from gateway.transport.keepalive import kept_alive
 from gateway.transport.record import RequestRecord
 from gateway.transport.sse import EventStream

@@ -12,11 +12,11 @@ from starlette.responses import Response
 
 from engine_adapters.base import Health
 from engine_adapters.errors import EngineError
-from gateway.admission import Admission
-from gateway.front import ALONE, Figures, Siblings, SiblingsAwayError
 from gateway.ledger.sink import LedgerSink
+from gateway.process.front import ALONE, Figures, Siblings, SiblingsAwayError
 from gateway.reload.state import ConfigState
 from gateway.served import Backend, Served
+from gateway.surface.admission import Admission
 from gateway.telemetry.engine_metrics import ENGINE, families
 from gateway.telemetry.figures import families_sent, merged
 from gateway.telemetry.kv_event_metrics import kv_event_families

@@ -4,12 +4,12 @@ from prometheus_client import CollectorRegistry
 from starlette.requests import Request
 from starlette.responses import Response
 
-from gateway.admission import Admission
-from gateway.front import ALONE, Siblings
 from gateway.ledger.sink import LedgerSink
 from gateway.limits.limits import Limits
+from gateway.process.front import ALONE, Siblings
 from gateway.reload.state import ConfigState
 from gateway.served import Served
+from gateway.surface.admission import Admission
 from gateway.telemetry.facts import FactsMaker
 from gateway.telemetry.limits_metrics import LimitsMetrics
 from gateway.telemetry.otel.opening import open_tracing

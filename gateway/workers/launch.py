@@ -5,16 +5,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from gateway.front import Front
 from gateway.ledger.books import NO_BOOKS, Books
-from gateway.live import Configured
 from gateway.logs import name_process
+from gateway.process.front import Front
+from gateway.process.service import ServeOptions, Service, check_open
+from gateway.process.shared import Shared
 from gateway.prompts import PromptSource
+from gateway.reload.live import Configured
 from gateway.reload.reloader import Reloader
-from gateway.serve import ServeOptions, Service, check_open
 from gateway.served import Load
 from gateway.settings import GatewaySettings
-from gateway.shared import Shared
 from gateway.tenants.authenticator import OPEN, Authenticator
 from gateway.workers.seat import Seat
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gateway.front import OneProcess
-from gateway.listener import bound, url_of
+from gateway.process.front import OneProcess
+from gateway.process.listener import bound, url_of
 from gateway.workers.child import Child
 from gateway.workers.plan import Plan, Role
 

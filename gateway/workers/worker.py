@@ -17,9 +17,9 @@ from engine_adapters.rpc.connection import Connection
 from engine_adapters.rpc.errors import AwayError, RpcError
 from engine_adapters.rpc.link import Link
 from engine_adapters.rpc.service import Service
-from gateway.front import Figures, Siblings, SiblingsAwayError
 from gateway.ledger.expectation import Predictor
-from gateway.listener import bound, listen
+from gateway.process.front import Figures, Siblings, SiblingsAwayError
+from gateway.process.listener import bound, listen
 from gateway.prompts import PromptSource
 from gateway.served import Backend, Load, Progress
 from gateway.settings import CanonSettings

@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from gateway.listener import listen, url_of
+from gateway.process.listener import listen, url_of
 
 CREATED = 1_700_000_000
 USAGE = {

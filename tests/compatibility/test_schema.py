@@ -18,8 +18,8 @@ from schemathesis.specs.openapi.checks import (
 
 from engine_adapters.remote.openai_compatible import OpenAICompatibleEngine
 from gateway.relay.remote import Remote
-from gateway.routes import KEPT_PATHS, PATHS
 from gateway.served import Backend
+from gateway.surface.routes import KEPT_PATHS, PATHS
 from tests.gateway.relay.fake_engine import MODEL, fake_engine, whole
 from tests.gateway.relay.serving import relaying
 from tests.gateway.scripted_engine import MODEL as SCRIPTED

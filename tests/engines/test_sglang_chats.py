@@ -25,7 +25,7 @@ from engine_adapters.base import (
 from engine_adapters.errors import EngineFailureError, InvalidRequestError
 from engine_adapters.sglang_process.adapter import SGLangProcess
 from engine_adapters.sglang_process.config import SGLangConfig
-from gateway.sglang_process import rendering
+from gateway.local.sglang_process import rendering
 from tests.engines.running import engine_python
 from tests.engines.test_sglang_process import ON_A_CPU
 from tests.requirements import require_that

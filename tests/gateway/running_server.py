@@ -10,12 +10,12 @@ import httpx
 import openai
 import uvicorn
 
-from gateway.app import create_app_over
 from gateway.ledger.sink import NO_LEDGER, LedgerSink
-from gateway.listener import listen, url_of
+from gateway.process.listener import listen, url_of
+from gateway.process.server import server_config
 from gateway.served import Backend, Served
-from gateway.server import server_config
 from gateway.settings import GatewaySettings
+from gateway.surface.app import create_app_over
 from gateway.tenants.authenticator import OPEN, Authenticator
 from tests.gateway.scripted_engine import BytePrompts, ScriptedEngine
 

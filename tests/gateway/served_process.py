@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator, Callable
 
 from engine_adapters.base import Event, GenerateRequest, TextDelta
 from engine_adapters.errors import EngineFailureError, EngineNotReadyError
-from gateway.listener import ListenError
-from gateway.live import Configured
 from gateway.logs import configure_logs
-from gateway.serve import ServeOptions, Service
+from gateway.process.listener import ListenError
+from gateway.process.server import Ending
+from gateway.process.service import ServeOptions, Service
+from gateway.reload.live import Configured
 from gateway.served import Backend
-from gateway.server import Ending
 from tests.gateway.scripted_engine import BytePrompts, ScriptedEngine, hello
 
 

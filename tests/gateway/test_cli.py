@@ -9,8 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 from gateway.cli import app
-from gateway.embedded import set_thread_waits
-from gateway.listener import ListenError, is_loopback, listen, url_of
+from gateway.local.embedded import set_thread_waits
+from gateway.process.listener import ListenError, is_loopback, listen, url_of
 from tests.requirements import require
 
 
@@ -35,7 +35,7 @@ def test_the_command_starts_without_the_heavy_packages() -> None:
 
 
 def test_the_gateway_itself_needs_no_torch() -> None:
-    code = "import gateway.serve, gateway.embedded, sys; print('torch' in sys.modules)"
+    code = "import gateway.process.service, gateway.local.embedded, sys; print('torch' in sys.modules)"
     shown = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
     )
@@ -115,7 +115,7 @@ def test_a_model_that_is_not_there_is_one_error_and_exit_1(tmp_path: Path) -> No
 
 
 def test_missing_packages_of_the_embedded_engine_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.embedded.missing_packages", lambda: ["torch"])
+    monkeypatch.setattr("gateway.local.embedded.missing_packages", lambda: ["torch"])
     shown = CliRunner().invoke(app, ["serve", "--port", "0"])
     assert shown.exit_code == 1
     assert "pip install 'kvgate[embedded]'" in shown.output + shown.stderr
@@ -134,7 +134,7 @@ def test_missing_packages_of_the_embedded_engine_are_named(monkeypatch: pytest.M
 def test_tiers_that_cannot_work_are_one_error_and_exit_1(
     monkeypatch: pytest.MonkeyPatch, arguments: list[str], says: str
 ) -> None:
-    monkeypatch.setattr("gateway.embedded.missing_packages", list)
+    monkeypatch.setattr("gateway.local.embedded.missing_packages", list)
     shown = CliRunner(env={"KVGATE_STORE_SECRET": "", "KVGATE_COLD_SECRET": ""}).invoke(
         app, ["serve", *arguments]
     )

@@ -12,16 +12,16 @@ from typing import Any
 import httpx
 import openai
 
-from gateway.app import create_app_over
 from gateway.ledger.expectation import Predictor
 from gateway.ledger.row import LedgerRow
-from gateway.listener import listen, url_of
-from gateway.live import Configured, Live
+from gateway.process.listener import listen, url_of
+from gateway.process.server import Ending, GatewayServer, server_config
 from gateway.relay.remote import Remote
+from gateway.reload.live import Configured, Live
 from gateway.replicas.pool import EnginePool
 from gateway.served import Backend, Served
-from gateway.server import Ending, GatewayServer, server_config
 from gateway.settings import GatewaySettings
+from gateway.surface.app import create_app_over
 from gateway.tenants.authenticator import OPEN, Authenticator
 from tests.gateway.scripted_engine import wait_until
 

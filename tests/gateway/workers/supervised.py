@@ -11,8 +11,8 @@ import threading
 import time
 from pathlib import Path
 
-from gateway.listener import listen
 from gateway.logs import configure_logs
+from gateway.process.listener import listen
 from gateway.workers.seat import Seat
 from gateway.workers.supervisor import Patience, Supervisor
 

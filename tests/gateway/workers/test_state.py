@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from canon.memory import LocalStore
 from engine_adapters.rpc.blocking import BlockingClient
 from engine_adapters.rpc.server import Server
-from gateway.front import Figures, SiblingsAwayError
+from gateway.process.front import Figures, SiblingsAwayError
 from gateway.settings import CanonSettings
 from gateway.telemetry.figures import families_sent, merged
 from gateway.workers.fallen import Fallen

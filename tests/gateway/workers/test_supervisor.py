@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from gateway.listener import ListenError, bound, listen
+from gateway.process.listener import ListenError, bound, listen
 from tests.gateway.scripted_engine import wait_until
 
 LONG = 60.0  # a loaded machine takes its time; a hanging one fails

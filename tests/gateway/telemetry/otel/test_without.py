@@ -50,7 +50,7 @@ def test_without_the_package_a_line_says_so_and_nothing_else_changes() -> None:
 
 def test_nobody_who_does_not_want_it_imports_it() -> None:
     names = "('opentelemetry.sdk', 'opentelemetry.exporter')"
-    code = f"import gateway.serve, sys; print([m for m in sys.modules if m.startswith({names})])"
+    code = f"import gateway.process.service, sys; print([m for m in sys.modules if m.startswith({names})])"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert ran.stdout.strip() == "[]"
 

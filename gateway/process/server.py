@@ -12,7 +12,7 @@ from types import FrameType
 import uvicorn
 from starlette.types import ASGIApp
 
-from gateway.live import Live
+from gateway.reload.live import Live
 from gateway.served import Served
 from gateway.transport.http_protocol import GatewayHttpProtocol
 

@@ -8,7 +8,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
-from gateway.accounting import row_of
+from gateway.ledger.accounting import row_of
 from gateway.ledger.expectation import Predictor
 from gateway.ledger.sink import NO_LEDGER, LedgerSink
 from gateway.transport.record import RequestRecord

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tests.gateway.running_server import Running
 from tests.gateway.scripted_engine import MODEL
-from tests.gateway.test_errors import check_shape
+from tests.gateway.surface.test_errors import check_shape
 
 numbers = st.integers(-(2**70), 2**70) | st.floats(allow_nan=False, allow_infinity=False)
 words = st.sampled_from(

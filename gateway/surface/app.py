@@ -15,37 +15,37 @@ from canon.memory import MemoryStore
 from engine_adapters.base import EngineAdapter
 from engine_adapters.remote.relay import Route as EngineRoute
 from gateway.admin.places import register_places
-from gateway.admission import Admission
-from gateway.aftermath import Aftermath
 from gateway.canonical.stage import CanonStage
-from gateway.chat import chat_job
-from gateway.completions import completions_job
-from gateway.endpoint import GenerationEndpoint, LocalAnswer
 from gateway.errors import ApiError
-from gateway.front import ALONE, Siblings
 from gateway.jobs import JobContext, JobMaker
 from gateway.ledger.capture import BodyCapture
 from gateway.ledger.expectation import AskedPredictor, Predictor
 from gateway.ledger.later import LaterExpectations
 from gateway.ledger.sink import NO_LEDGER, LedgerSink
 from gateway.limits.limits import Limits
-from gateway.live import Apps, Configured, EpochRoute, Live
-from gateway.local_answer import LocalRoute
-from gateway.models import ModelRoutes
-from gateway.openapi import document_generation
+from gateway.local.answer import LocalRoute
+from gateway.local.chat import chat_job
+from gateway.local.completions import completions_job
+from gateway.local.tokenization import DetokenizeRoute, TokenizeRoute
+from gateway.process.front import ALONE, Siblings
 from gateway.prompts import PromptSource, PromptThreads
-from gateway.refusals import refusal
+from gateway.reload.live import Apps, Configured, EpochRoute, Live
 from gateway.responses.bindings import LocalBindings
 from gateway.responses.endpoint import KeptResponseEndpoint
 from gateway.responses.shared_bindings import SharedBindings
-from gateway.routes import KEPT_PATHS, LOCAL, PATHS
 from gateway.served import Backend, Served
 from gateway.settings import GatewaySettings
-from gateway.straight import StraightApp
+from gateway.surface.admission import Admission
+from gateway.surface.aftermath import Aftermath
+from gateway.surface.endpoint import GenerationEndpoint, LocalAnswer
+from gateway.surface.models import ModelRoutes
+from gateway.surface.openapi import document_generation
+from gateway.surface.refusals import refusal
+from gateway.surface.routes import KEPT_PATHS, LOCAL, PATHS
+from gateway.surface.straight import StraightApp
 from gateway.telemetry.telemetry import Telemetry
 from gateway.tenants.authenticator import OPEN, Authenticator
 from gateway.tenants.purging import Purges
-from gateway.tokenization import DetokenizeRoute, TokenizeRoute
 from gateway.transport.answer import json_response
 from gateway.transport.body_capture import CaptureBodies
 from gateway.transport.record import record_of

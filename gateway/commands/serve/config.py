@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from gateway.commands.serve_where import Where
+from gateway.commands.serve.where import Where
 from gateway.config.assemble import Assembly, assembled
 from gateway.config.build import ledger_of, load_of, prompts_of, settings_of, shared_of
 from gateway.config.errors import ConfigError

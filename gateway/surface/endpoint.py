@@ -11,15 +11,15 @@ from starlette.types import Receive, Scope, Send
 
 from engine_adapters.errors import EngineError
 from engine_adapters.remote.relay import Route
-from gateway.admission import Admission
 from gateway.errors import ApiError, ClientGoneError, GatewayError, StreamAbortedError, not_ready
 from gateway.jobs import JobContext
-from gateway.refusals import refusal
 from gateway.relay.answer import RelayedRoute
 from gateway.replicas.deadline import deadline_of
 from gateway.replicas.pool import EnginePool
-from gateway.routes import LOCAL, NAMELESS, NO_ROW, has_none
 from gateway.served import Found
+from gateway.surface.admission import Admission
+from gateway.surface.refusals import refusal
+from gateway.surface.routes import LOCAL, NAMELESS, NO_ROW, has_none
 from gateway.tenants.tenant import UNKNOWN, Tenant
 from gateway.transport.answer import send_error
 from gateway.transport.body import parse_object, read_body

@@ -7,9 +7,9 @@ from functools import partial
 from starlette.types import Send
 
 from engine_adapters.base import Finished, Usage
-from gateway.endpoint import Finish
-from gateway.generation import Generation, Tagged
 from gateway.jobs import Job, JobContext, JobMaker
+from gateway.local.generation import Generation, Tagged
+from gateway.surface.endpoint import Finish
 from gateway.transport.answer import send_json
 from gateway.transport.incoming import Incoming
 from gateway.transport.record import RequestRecord

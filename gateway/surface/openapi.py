@@ -6,9 +6,9 @@ from typing import Any
 from fastapi import FastAPI
 
 from engine_adapters.remote.relay import Route
+from gateway.local.tokenization import DetokenizeBody, TokenizeBody
 from gateway.relay.body import RelayedBody
-from gateway.routes import KEPT_PATHS, PATHS
-from gateway.tokenization import DetokenizeBody, TokenizeBody
+from gateway.surface.routes import KEPT_PATHS, PATHS
 from gateway.wire.chat_body import ChatBody
 from gateway.wire.completions_body import CompletionsBody
 from gateway.wire.validation import WireModel

@@ -9,7 +9,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from gateway.commands.refuse import refuse
-from gateway.commands.serve_where import Where
+from gateway.commands.serve.where import Where
 from gateway.config.environment import first_variable, names_engines
 
 _MAX_SIZE = 1 << 20  # GiB, or MiB of a body: whatever is larger is a slip
@@ -255,15 +255,15 @@ def serve(
     from canon.errors import PolicyError
     from engine_adapters.embedded.config import EmbeddedConfig
     from gateway.canonical.policies import parse_policy
-    from gateway.cold_cache import cold_coding, shared_store
+    from gateway.commands.serve.cold_cache import cold_coding, shared_store
     from gateway.config.server import ServerConfig
-    from gateway.embedded import EmbeddedOptions, embedded_prompts, load_embedded, missing_packages
     from gateway.ledger.books import LedgerBooks
     from gateway.ledger.capture import capture_settings
     from gateway.ledger.errors import LedgerError
-    from gateway.listener import ListenError
-    from gateway.live import Configured
+    from gateway.local.embedded import EmbeddedOptions, embedded_prompts, load_embedded, missing_packages
     from gateway.logs import configure_logs
+    from gateway.process.listener import ListenError
+    from gateway.reload.live import Configured
     from gateway.secrets import SecretError
     from gateway.settings import MIB, CanonSettings, GatewaySettings
     from gateway.telemetry.otel.options import OtelOptionsError, otel_options
@@ -344,10 +344,10 @@ def serve(
 
 
 def _serve_config(context: typer.Context, file: Path | None, where: Where) -> NoReturn:
-    from gateway.commands.serve_config import OptionsTwiceError, serve_config
+    from gateway.commands.serve.config import OptionsTwiceError, serve_config
     from gateway.config.errors import ConfigError
     from gateway.ledger.errors import LedgerError
-    from gateway.listener import ListenError
+    from gateway.process.listener import ListenError
 
     given = [
         name for name in context.params if str(context.get_parameter_source(name)).endswith("COMMANDLINE")

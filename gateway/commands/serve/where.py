@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # they bring a web server with them
     from gateway.config.server import ServerConfig
-    from gateway.serve import ServeOptions
+    from gateway.process.service import ServeOptions
     from gateway.workers.seat import Seat
 
 
@@ -28,7 +28,7 @@ class Where:
 
     def options(self, server: "ServerConfig") -> "ServeOptions":
         """With what the configuration says of the rest."""
-        from gateway.serve import ServeOptions
+        from gateway.process.service import ServeOptions
 
         return ServeOptions(
             server.host if self.host is None else self.host,

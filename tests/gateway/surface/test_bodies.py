@@ -12,7 +12,7 @@ import pytest
 from gateway.settings import GatewaySettings
 from tests.gateway.running_server import Running, running
 from tests.gateway.scripted_engine import MODEL
-from tests.gateway.test_errors import check_shape
+from tests.gateway.surface.test_errors import check_shape
 
 CHAT = "/v1/chat/completions"
 RAW = json.dumps({"model": MODEL, "messages": [{"role": "user", "content": "Hé"}]}).encode()

@@ -11,10 +11,10 @@ from pydantic import Discriminator, Field, Tag
 from starlette.types import Send
 
 from canon.errors import TemplateError
-from gateway.endpoint import Finish
 from gateway.errors import invalid
 from gateway.jobs import JobContext, local_backend
 from gateway.served import Backend
+from gateway.surface.endpoint import Finish
 from gateway.transport.answer import send_json
 from gateway.transport.incoming import Incoming
 from gateway.transport.record import RequestRecord

@@ -17,18 +17,18 @@ from engine_adapters.errors import EngineError, EngineNotReadyError
 from gateway.admin.app import AdminApp, AdminParts
 from gateway.admin.options import AdminOptions
 from gateway.admin.server import AdminServer
-from gateway.app import create_app_over
-from gateway.front import Front, OneProcess
 from gateway.garbage import keep_what_is_there, let_go
 from gateway.ledger.books import NO_BOOKS, Books
 from gateway.limits.limits import Limits
-from gateway.listener import ListenError, is_loopback, listen, url_of
-from gateway.live import Configured, Live
+from gateway.process.front import Front, OneProcess
+from gateway.process.listener import ListenError, is_loopback, listen, url_of
+from gateway.process.server import Ending, GatewayServer, server_config
+from gateway.process.shared import Shared
+from gateway.reload.live import Configured, Live
 from gateway.reload.reloader import Reloader
 from gateway.reports.reconcile.scraper import EngineScraper
 from gateway.served import Backend, Load, Served
-from gateway.server import Ending, GatewayServer, server_config
-from gateway.shared import Shared
+from gateway.surface.app import create_app_over
 from gateway.tenants.authenticator import OPEN, Authenticator
 from gateway.tenants.purging import Forgotten, PurgeAsk, Purges
 

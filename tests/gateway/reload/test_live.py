@@ -8,8 +8,8 @@ import pytest
 
 from engine_adapters.remote.openai_compatible import OpenAICompatibleEngine
 from gateway.canonical.policies import PolicyFor
-from gateway.live import Configured
 from gateway.relay.remote import Remote
+from gateway.reload.live import Configured
 from gateway.replicas.pool import EnginePool
 from gateway.settings import CanonSettings, GatewaySettings
 from tests.gateway.relay.fake_engine import (

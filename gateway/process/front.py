@@ -11,7 +11,7 @@ import orjson
 from canon.memory import MemoryStore
 from gateway.ledger.expectation import Predictor
 from gateway.limits.counter import SharedCount
-from gateway.listener import listen
+from gateway.process.listener import listen
 from gateway.routing.router import Router
 
 Figures: TypeAlias = Sequence[Sequence[Any]]  # see `gateway.telemetry.figures`

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from engine_adapters.embedded.cold_config import ColdCoding, SharedStore
-from gateway.cold_cache import cold_coding, shared_store
+from gateway.commands.serve.cold_cache import cold_coding, shared_store
 from gateway.secrets import SecretError, secret
 
 LONG = "a secret of 16 b"

@@ -14,7 +14,7 @@ from gateway.transport.incoming import Incoming
 from gateway.wire.extension import without_extension
 from tests.gateway.running_server import Running
 from tests.gateway.scripted_engine import MODEL
-from tests.gateway.test_errors import check_shape
+from tests.gateway.surface.test_errors import check_shape
 
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
 BODIES: dict[str, dict[str, Any]] = {

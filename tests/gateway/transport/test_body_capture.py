@@ -12,11 +12,11 @@ import httpx
 import pytest
 import uvicorn
 
-from gateway.app import create_app_over
 from gateway.ledger.capture import BodyCapture, CaptureCounts, CaptureSettings
-from gateway.listener import listen, url_of
+from gateway.process.listener import listen, url_of
+from gateway.process.server import server_config
 from gateway.served import Backend, Served
-from gateway.server import server_config
+from gateway.surface.app import create_app_over
 from tests.gateway.scripted_engine import BytePrompts, ScriptedEngine
 
 
