@@ -222,3 +222,22 @@ def test_who_cannot_be_asked_is_said(gateway: Gateway) -> None:
     )
     assert away.returncode == 2
     assert "does not answer" in away.stderr
+
+
+def test_the_doctor_examines_the_gateway_with_a_tenants_key_and_not_without_one(
+    gateway: Gateway, tmp_path: Path
+) -> None:
+    file = tmp_path / "key"
+    file.write_text(KEYS["red"])
+    line = [sys.executable, "-m", "gateway", "doctor", gateway.url, "--words", "64", "--json"]
+    refused = subprocess.run(line, capture_output=True, text=True, timeout=120, check=False)
+    assert refused.returncode == 2
+    assert "--key-file" in refused.stderr
+    found = subprocess.run(
+        [*line, "--key-file", str(file)], capture_output=True, text=True, timeout=120, check=False
+    )
+    said = {check["name"]: check["finding"] for check in json.loads(found.stdout)["checks"]}
+    assert {said[rule] for rule in ("reports", "fresh", "repeat", "bounds", "stream")} == {"yes"}, (
+        found.stdout
+    )
+    assert KEYS["red"] not in found.stdout + found.stderr

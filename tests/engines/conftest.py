@@ -1,6 +1,7 @@
 """One start of a heavy engine serves all tests of a module, and only one runs at a time."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -23,12 +24,48 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         loud_skips[WHY] = len(slow)
 
 
+class Running:
+    """The engine that runs now. Starting another one ends it."""
+
+    def __init__(self) -> None:
+        self._name: str | None = None
+        self._stack = ExitStack()
+        self._url, self._folder = "", Path()
+
+    def started(self, session: Session, model: Path, folder: Callable[[], Path]) -> tuple[str, Path]:
+        """Its address, and the folder with its sockets."""
+        if session.name != self._name:
+            self.end()
+            self._folder = folder()
+            command = session.command(self._folder)
+            self._url = self._stack.enter_context(running(command, model, self._folder / "log"))
+            self._name = session.name
+        return self._url, self._folder
+
+    def end(self) -> None:
+        self._name = None
+        self._stack.close()
+
+
 @pytest.fixture(scope="module")
+def running_now() -> Iterator[Running]:
+    now = Running()
+    yield now
+    now.end()
+
+
+@pytest.fixture
 def session_url(
-    request: pytest.FixtureRequest, smollm2_folder: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[Session, str, Path]]:
-    """The engine that the module's `SESSION` names: how it was started, its address, the folder with its sockets."""
+    request: pytest.FixtureRequest,
+    running_now: Running,
+    smollm2_folder: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> tuple[Session, str, Path]:
+    """The engine that the test's parameter names: how it was started, its address, the folder with its sockets.
+
+    Tests of one engine that follow each other have one start in common. (A module's fixture with this parameter would
+    be made anew for each test, as each has a parameter of its own beside it.)
+    """
     session = next(each for each in SESSIONS if each.name == request.param)
-    folder = tmp_path_factory.mktemp("e")  # names of sockets must be short
-    with running(session.command(folder), smollm2_folder, folder / "log") as url:
-        yield session, url, folder
+    url, folder = running_now.started(session, smollm2_folder, lambda: tmp_path_factory.mktemp("e"))
+    return session, url, folder  # names of sockets must be short
