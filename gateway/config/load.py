@@ -68,7 +68,8 @@ def check_config(values: Any) -> Config:
 
 def _text(file: Path) -> bytes:
     try:
-        text = file.read_bytes()
+        with file.open("rb") as opened:
+            text = opened.read(_LARGEST + 1)
     except OSError as error:
         raise ConfigError(f"{file} cannot be read: {error.strerror}") from error
     if len(text) > _LARGEST:

@@ -8,6 +8,9 @@ from pydantic import BaseModel, Field, model_validator
 
 from gateway.config.base import ConfigModel
 from gateway.config.errors import ConfigError
+from gateway.plain_file import read_plain
+
+_LARGEST = 64 << 10  # bytes
 
 
 class SecretRef(ConfigModel):
@@ -36,7 +39,7 @@ class SecretRef(ConfigModel):
             place = f"the environment has no {self.env}"
         else:
             try:
-                found = self.file.read_text("utf-8").strip()
+                found = read_plain(self.file, _LARGEST).decode().strip()
             except (OSError, UnicodeDecodeError) as error:
                 why = error.strerror if isinstance(error, OSError) else "it is no text"
                 raise ConfigError(f"{path}.file: {self.file} cannot be read: {why}") from error

@@ -1,5 +1,6 @@
 """From a body to what goes to another engine: checked, canonical, with what must be told on the way back."""
 
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -28,6 +29,7 @@ from gateway.routing.kv_changes import seed_of
 from gateway.routing.router import Decision, RouteAsk
 from gateway.routing.steering import session_of
 from gateway.surface.routes import has_none
+from gateway.tenants.tenant import DEFAULT
 from gateway.transport.incoming import Incoming
 from gateway.transport.record import RequestRecord
 from gateway.wire.extension import without_extension
@@ -126,15 +128,16 @@ async def outgoing(
     if given.ask.prompt:
         await expect(sent, context, record, later=True)
     facts = usage_facts(incoming, context, record)
+    engine_id = _engine_id(incoming, record)
     request = RelayRequest(
-        request_id=record.id,
+        request_id=engine_id,
         route=route,
         body=given.raw,
         stream=bool(given.wanted.stream),
         model=remote.models.get(incoming.model, incoming.model),
         asks_usage=given.wanted.asks_usage or incoming.header(HEADER) == "full",
         salt=incoming.tenant.salt,
-        headers=_headers(incoming, route, record),
+        headers=_headers(incoming, route, record, engine_id),
         parsed=body,
     )
     record.choices = _choices(body) * prompts_in(request)
@@ -216,12 +219,19 @@ def _choices(body: Mapping[str, Any]) -> int:
     return wanted if isinstance(wanted, int) and wanted > 0 else 1
 
 
-def _headers(incoming: Incoming, route: Route, record: RequestRecord) -> dict[str, str]:
+def _engine_id(incoming: Incoming, record: RequestRecord) -> str:
+    """The engine's name of the request: vLLM takes it from the header, and two tenants may not both choose it."""
+    if incoming.tenant is DEFAULT or incoming.header("x-request-id") is None:
+        return record.id
+    return f"{record.id}-{secrets.token_hex(8)}"
+
+
+def _headers(incoming: Incoming, route: Route, record: RequestRecord, engine_id: str) -> dict[str, str]:
     names = _PASSED_ON_TO_MESSAGES if route in ("messages", "count_tokens") else ()
     given = {name: value for name in names if (value := incoming.header(name)) is not None}
     if (left_s := record.deadline.left_s) is not None:
         given[TIMEOUT] = f"{left_s:.3f}"  # for an engine that has an ear for it, another kvgate among them
-    return {"x-request-id": record.id, **record.trace.headers, **given}
+    return {"x-request-id": engine_id, **record.trace.headers, **given}
 
 
 def error_event(route: Route) -> RewriteError:

@@ -87,6 +87,8 @@ class Reloader:
         return True
 
     def _load(self) -> Assembly:
+        if self._file is not None and self._file.exists() and not self._file.is_file():
+            raise ConfigError(f"{self._file} is no plain file")  # a pipe would be waited for, maybe for ever
         found = assembled(load_config(self._file, self._environ), self._environ, self._now)
         if self._needs_keys is not None and found.configured.tenants is OPEN:
             raise ConfigError(f"tenants: missing: {self._needs_keys}")

@@ -12,6 +12,7 @@ import httpx
 import orjson
 
 from gateway.errors import ApiError
+from gateway.plain_file import read_plain
 
 log = logging.getLogger("kvgate.gateway")
 
@@ -113,8 +114,7 @@ class JsonWebKeys:
 
 def _of_file(file: Path) -> bytes:
     try:
-        with file.open("rb") as opened:
-            return opened.read(_LARGEST)
+        return read_plain(file, _LARGEST)
     except OSError as error:
         raise JwksError(f"{file} cannot be read: {error.strerror}") from error
 

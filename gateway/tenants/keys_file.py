@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Collection
 from pathlib import Path
 
+from gateway.plain_file import read_plain
 from gateway.tenants.keys import KeyHash, KeyRing, KeySource, digest_of, expiry_of
 
 log = logging.getLogger("kvgate.gateway")
@@ -25,8 +26,7 @@ def read_keys(file: Path, tenants: Collection[str]) -> list[KeyHash]:
         KeysFileError: it cannot be read, a line has another form, or names none of `tenants`.
     """
     try:
-        with file.open("rb") as opened:
-            data = opened.read(LARGEST + 1)
+        data = read_plain(file, LARGEST)
         text = data.decode()
     except OSError as error:
         raise KeysFileError(f"{file} cannot be read: {error.strerror}") from error

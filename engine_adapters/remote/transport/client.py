@@ -30,7 +30,7 @@ class Bounds:
     """Seconds, but for the number of connections."""
 
     connect_s: float
-    read_s: float  # for each byte of an answer
+    read_s: float  # for the head of an answer, and behind it for each byte
     write_s: float
     free_s: float  # for a free connection
     connections: int

@@ -38,7 +38,7 @@ class Line(Protocol):
 class Exchange:
     """An answer: its head when `headed()` returns, its body from `chunks()`. Used from one event loop.
 
-    `read_s` is how long each byte may be waited for.
+    `read_s` is how long the head may be waited for, and behind it each byte.
     """
 
     def __init__(self, line: Line, read_s: float) -> None:
@@ -67,7 +67,7 @@ class Exchange:
             self._head_size += len(data)
         try:
             self._parser.feed_data(data)
-        except (httptools.HttpParserError, ValueError) as error:
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade, ValueError) as error:
             self.fail(BrokenError(f"what came is no HTTP ({type(error).__name__})"))
             return
         if not self._headed and self._head_size > _MAX_HEAD:
@@ -143,10 +143,13 @@ class Exchange:
 
     async def headed(self) -> None:
         """Returns when status and headers are there; raises TransportError."""
+        until = (
+            self._loop.time() + self._read_s
+        )  # for all of it: an engine may send a byte of it now and then, for ever
         while not self._headed:
             if self._error is not None:
                 raise self._error
-            await self._wait()
+            await self._wait(until)
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """The body as it arrives, unpacked where it is packed; raises TransportError when it breaks off."""
@@ -194,7 +197,7 @@ class Exchange:
                 return b""
             if self._error is not None:
                 raise self._error
-            await self._wait()
+            await self._wait(self._loop.time() + self._read_s)
         parts, self._parts = self._parts, []
         self._waiting_bytes = 0
         if self._held:
@@ -207,8 +210,8 @@ class Exchange:
         if waiter is not None and not waiter.done():
             waiter.set_result(None)
 
-    async def _wait(self) -> None:
-        self._until = self._loop.time() + self._read_s
+    async def _wait(self, until: float) -> None:
+        self._until = until
         if self._timer is None:
             self._timer = self._loop.call_at(self._until, self._look)
         self._waiter = self._loop.create_future()
@@ -225,7 +228,7 @@ class Exchange:
         if self._loop.time() < self._until:
             self._timer = self._loop.call_at(self._until, self._look)
             return
-        self.fail(TooSlowError("no byte came in time"))
+        self.fail(TooSlowError("no byte came in time" if self._headed else "its head did not come in time"))
 
 
 def _unpacked(unpacker: "zlib._Decompress", data: bytes) -> bytes:

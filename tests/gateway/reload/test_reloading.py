@@ -117,6 +117,16 @@ def test_a_broken_file_changes_nothing_and_is_said_loudly_once(file: Path, broke
         assert len(gateway.said("CANNOT BE USED")) == 1
 
 
+def test_a_file_that_became_a_pipe_is_not_waited_for(file: Path) -> None:
+    with fake_engine(reply) as engine, served_file(file, config(engine)) as gateway:
+        file.unlink()
+        os.mkfifo(file)
+        assert "no plain file" in gateway.wait_for("CANNOT BE USED")["errors"]
+        file.unlink()
+        gateway.reload(config(engine, more="usage: full\n"))
+        assert "kvgate" in gateway.post(model="a", messages=MESSAGES).json()["usage"]
+
+
 def test_an_engine_that_stays_keeps_its_connections(file: Path) -> None:
     seen: list[int] = []
 

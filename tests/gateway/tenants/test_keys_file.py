@@ -98,6 +98,20 @@ def test_a_broken_file_changes_nothing_and_is_said_once(
     assert [whose([keys], key) for key in (b"old", b"new")] == [None, "a"]
 
 
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+def test_what_is_no_plain_file_is_not_waited_for(file: Path, kind: str) -> None:
+    keys, clock = opened(file, f"a {hash_of('old')}\n")
+    file.unlink()
+    if kind == "pipe":
+        os.mkfifo(file)
+    else:
+        file.symlink_to("/dev/zero")
+    clock.now = 1.0
+    assert whose([keys], b"old") == "a"
+    with pytest.raises(KeysFileError, match="no plain file"):
+        read_keys(file, NAMES)
+
+
 def test_a_key_written_in_the_clear_is_not_repeated(file: Path) -> None:
     file.write_text("# keys\na kvg_somebody-wrote-the-key-itself\n")
     with pytest.raises(KeysFileError, match="line 2") as refused:

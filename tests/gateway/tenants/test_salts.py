@@ -139,6 +139,19 @@ def test_a_gateway_s_keys_do_not_reach_the_engine(engine: FakeEngine) -> None:
     assert not any(ALICE in value for value in engine.asked[0].headers.values())
 
 
+def test_two_tenants_that_choose_one_request_id_have_two_at_the_engine(engine: FakeEngine) -> None:
+    with serving(engine, Salted, Guard(apart=True)) as gateway:
+        for key in (ALICE, BOB):
+            body = {"model": MODEL, "messages": [{"role": "user", "content": "hi"}]}
+            headers = {"authorization": f"Bearer {key}", "x-request-id": "mine"}
+            answer = gateway.http.post("/v1/chat/completions", json=body, headers=headers)
+            assert answer.headers["x-request-id"] == "mine"
+    alice, bob = (each.headers["x-request-id"] for each in engine.asked)
+    assert alice.startswith("mine-")
+    assert bob.startswith("mine-")
+    assert alice != bob
+
+
 def test_a_route_without_salts_is_not_there_for_several_groups(engine: FakeEngine) -> None:
     with serving(engine, Salted, Guard(apart=True)) as gateway:
         headers = {"x-api-key": ALICE}

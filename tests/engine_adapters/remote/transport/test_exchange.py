@@ -145,11 +145,16 @@ async def test_repeated_headers_are_joined_and_names_are_in_lower_case() -> None
     ],
     ids=["no HTTP", "endless head", "upgrade", "br", "no gzip", "no chunk"],
 )
-async def test_what_is_no_answer_is_broken_and_gives_its_place_back(answer: bytes) -> None:
+async def test_what_is_no_answer_is_broken_and_gives_its_place_back(
+    answer: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
     async with served(answering(answer), connections=1, free_s=0.5) as (client, url):
         for _ in range(2):
             with pytest.raises(BrokenError):
                 await asked(client, url)
+    assert (
+        not caplog.records
+    )  # such as a protocol's own errors, which the event loop logs with all that was there
 
 
 async def test_a_byte_that_does_not_come_is_waited_for_so_long_and_no_longer() -> None:
@@ -158,6 +163,18 @@ async def test_a_byte_that_does_not_come_is_waited_for_so_long_and_no_longer() -
         with pytest.raises(TooSlowError):
             await exchange.read()
         exchange.close()
+
+
+async def test_a_head_that_comes_byte_by_byte_has_no_more_time_than_one_that_does_not_come() -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\n")
+        while not writer.is_closing():
+            writer.write(b"x-a: b\r\n")
+            await asyncio.sleep(0.02)
+
+    async with served(serve, read_s=0.2) as (client, url):
+        with pytest.raises(TooSlowError, match="head"):
+            await asyncio.wait_for(asked(client, url), 20)
 
 
 async def test_each_byte_has_its_own_time() -> None:
