@@ -121,6 +121,11 @@ class Database:
                 driver.executescript(f"PRAGMA incremental_vacuum({_PAGES})")
 
 
+def check_driver(url: URL) -> None:
+    """Raise LedgerConfigError where a package that `url` needs is missing; nothing is connected to."""
+    _engine(url).dispose()
+
+
 def _engine(url: URL) -> Engine:
     try:
         if url.drivername != "sqlite":

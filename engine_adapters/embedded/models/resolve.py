@@ -47,7 +47,7 @@ def resolve_model(
     if name is None or (name.lower() == DEFAULT_MODEL and not Path(name).is_dir()):
         folder = default_model_folder(cache_dir, progress)
         return ModelFolder(folder, folder, DEFAULT_MODEL, "default", None)
-    found = _local_folder(name) or _hub_folder(name, revision, trust_remote_code, progress)
+    found = local_folder(name) or _hub_folder(name, revision, trust_remote_code, progress)
     check_checkpoint(found.path, trust_remote_code=trust_remote_code)
     tokenizer = tokenizer_folder(
         found.path, cache_dir=cache_dir, trust_remote_code=trust_remote_code, progress=progress
@@ -60,8 +60,8 @@ def _hub_folder(name: str, revision: str | None, trust_remote_code: bool, progre
     return ModelFolder(found.path, found.path, name, "hub", found.commit)
 
 
-def _local_folder(name: str) -> ModelFolder | None:
-    """The folder `name` means, or None where it can only be a name at the hub."""
+def local_folder(name: str) -> ModelFolder | None:
+    """The folder `name` means, or None where it can only be a name at the hub. Raises ModelError."""
     path = Path(name).expanduser()
     if name.strip() and path.is_dir():
         path = path.resolve()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import orjson
 
+from gateway.config.at_start import checks_at_start
 from gateway.config.build import authenticator_of, pool_of, shared_of
 from gateway.config.errors import ConfigError
 from gateway.config.load import load_config
@@ -26,7 +27,7 @@ def run(file: Path | None, environ: Mapping[str, str], *, as_json: bool) -> bool
 
 
 def checks(config: Config, environ: Mapping[str, str]) -> Iterator[Callable[[], object]]:
-    """Everything that is looked at beyond the file, such as secrets and tokenizers; each raises ConfigError."""
+    """Everything that is looked at beyond the file, such as secrets and packages; each raises ConfigError."""
     for path, secret in secrets_in(config):
         yield partial(secret.read, path, environ)
     for place, engine in config.remotes:
@@ -36,6 +37,7 @@ def checks(config: Config, environ: Mapping[str, str]) -> Iterator[Callable[[], 
     if config.admin is not None:
         yield partial(config.admin.options, environ)
     yield partial(_check_otel, config, environ)
+    yield from checks_at_start(config, environ)
 
 
 def _check_otel(config: Config, environ: Mapping[str, str]) -> None:
