@@ -11,11 +11,11 @@ from gateway.config.build import ledger_of, load_of, sglang_options
 from gateway.config.engines import EmbeddedEngine, SGLangProcessEngine
 from gateway.config.errors import ConfigError
 from gateway.config.model import Config
-from gateway.embedded import missing_packages
 from gateway.ledger.database import check_driver
 from gateway.ledger.errors import LedgerConfigError
 from gateway.ledger.place import ledger_url
-from gateway.sglang_process import sglang_prompts
+from gateway.local.embedded import missing_packages
+from gateway.local.sglang_process import sglang_prompts
 
 
 def checks_at_start(config: Config, environ: Mapping[str, str]) -> Iterator[Callable[[], object]]:
