@@ -1,7 +1,7 @@
 """One relayed answer: its bytes to the client as they come, its account to the record."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 
 from starlette.types import Send
@@ -44,12 +44,22 @@ class RelayedRoute:
         given = await prepared(incoming, self._route, pool, self._context, record)
         kept = self._kept(given, pool)
         only = None if kept is None else await kept.replica()
-        async with AsyncExitStack() as stack:
-            await stack.enter_async_context(self._turn(incoming, pool, record))
-            if given.wanted.stream:
-                await stack.enter_async_context(kept_alive(stream, self._settings.keepalive_s))
-            opened = await Attempts(given, pool, self._context, record, only).open()
-            await stack.enter_async_context(opened)
+        attempts = Attempts(given, pool, self._context, record, only)
+        async with self._turn(incoming, pool, record):
+            if not given.wanted.stream:
+                return await self._attempted(attempts, kept, send, stream, record)
+            async with kept_alive(stream, self._settings.keepalive_s):
+                return await self._attempted(attempts, kept, send, stream, record)
+
+    async def _attempted(
+        self,
+        attempts: Attempts,
+        kept: KeptResponse | None,
+        send: Send,
+        stream: EventStream,
+        record: RequestRecord,
+    ) -> Callable[[], Awaitable[None]]:
+        async with await attempts.open() as opened:
             account = opened.begun.answer.account
             try:
                 told = None if kept is None else partial(kept.told, opened.visit.remote.replica, account)

@@ -5,8 +5,7 @@ All of it happens before the client has got a byte of an answer; what happens af
 
 import asyncio
 import time
-from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Self
 
@@ -18,7 +17,7 @@ from engine_adapters.errors import (
     EngineTimeoutError,
 )
 from gateway.jobs import JobContext
-from gateway.relay.begun import Begun, begin
+from gateway.relay.begun import Begun, Held
 from gateway.relay.request import Outgoing, Prepared, outgoing
 from gateway.replicas.breaker import Outcome
 from gateway.replicas.pool import EnginePool
@@ -37,8 +36,8 @@ class Opened:
     visit: Visit
     sent: Outgoing
     begun: Begun
+    _held: Held
     outcome: Outcome = "good"
-    _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
 
     @property
     def status(self) -> int:
@@ -58,7 +57,7 @@ class Opened:
     async def aclose(self) -> None:
         """Close the connection, which cancels what the engine has not done yet; again is of no effect."""
         try:
-            await self._stack.aclose()
+            await self._held.aclose()
         finally:
             # A refusal says nothing of the prompt: it was not computed.
             self.visit.ended(self.outcome, None if self.status >= 400 else self.begun.answer.account.reuse)
@@ -127,37 +126,37 @@ class Attempts:
 
     async def _tried_at(self, visit: Visit) -> Opened | EngineError:
         """An answer or an error that speaks of the replica; raises ApiError for what speaks of the request."""
-        stack = AsyncExitStack()
+        held = Held()
         began = time.monotonic()
         try:
-            opened = await self._opened(visit, stack)
+            opened = await self._opened(visit, held)
         except EngineError as error:
-            await stack.aclose()
+            await held.aclose()
             visit.ended(_outcome(error))
             visit.remote.nudge()
             return error
         except BaseException as error:
-            await stack.aclose()
+            await held.aclose()
             visit.ended(self._given_up(visit, error, time.monotonic() - began))
             raise
         if opened.status in _ELSEWHERE:
             await opened.aclose()  # it is all there; a busy replica need not keep a connection for it
         return opened
 
-    async def _opened(self, visit: Visit, stack: AsyncExitStack) -> Opened:
+    async def _opened(self, visit: Visit, held: Held) -> Opened:
         remote, record = visit.remote, self._record
         sent = await outgoing(self._given, remote, visit.decision, self._context, record)
         record.stages.sending()
         record.attempts += 1
         began = time.monotonic()
-        answer = await stack.enter_async_context(remote.engine.relay(sent.request, sent.rewrites))
-        begun = await begin(answer, stack)
+        answer = await held.enter(remote.engine.relay(sent.request, sent.rewrites))
+        begun = await held.begin(answer)
         if not begun.first and answer.status < 400 and sent.request.stream:
             raise EngineFailureError(f"The engine {remote.name} ended its stream before it began.")
         begun.stall_s = self._pool.policy.stall_s
         begun.first_token = partial(self._began_to_answer, visit, began)
         outcome: Outcome = "unknown" if answer.status == 429 else "bad" if answer.status in _BAD else "good"
-        return Opened(visit, sent, begun, outcome, stack)
+        return Opened(visit, sent, begun, held, outcome)
 
     def _began_to_answer(self, visit: Visit, sent_at: float) -> None:
         visit.first_token()

@@ -1,7 +1,7 @@
 """An answer whose first piece is there: from now on it is the client's, and no other replica can give it."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
 from engine_adapters.remote.relay import RelayedAnswer
@@ -20,12 +20,38 @@ class Begun:
     first_token: Callable[[], None] | None = None  # called once, when a stream's has come
 
 
-async def begin(answer: RelayedAnswer, stack: AsyncExitStack) -> Begun:
-    """Wait for the first piece; `stack` ends the reading. Raises EngineFailureError, as `answer.chunks` does."""
-    rest = answer.chunks()
-    if isinstance(rest, AsyncGenerator) and "event-stream" in answer.content_type:
-        stack.push_async_callback(rest.aclose)
-    first = await anext(rest, b"")
-    if "event-stream" not in answer.content_type:
-        first += b"".join([chunk async for chunk in rest])
-    return Begun(answer, first, rest)
+class Held:
+    """What has to be let go of when nobody wants an answer any more: its connection, and who reads from it."""
+
+    __slots__ = ("_reading", "_relay")
+
+    def __init__(self) -> None:
+        self._relay: AbstractAsyncContextManager[RelayedAnswer] | None = None
+        self._reading: AsyncGenerator[bytes] | None = None
+
+    async def enter(self, relay: AbstractAsyncContextManager[RelayedAnswer]) -> RelayedAnswer:
+        """The answer, once there is one."""
+        answer = await relay.__aenter__()
+        self._relay = relay
+        return answer
+
+    async def begin(self, answer: RelayedAnswer) -> Begun:
+        """Wait for the first piece. Raises EngineFailureError, as `answer.chunks` does."""
+        rest = answer.chunks()
+        if "event-stream" not in answer.content_type:
+            pieces = [piece async for piece in rest]
+            return Begun(answer, pieces[0] if len(pieces) == 1 else b"".join(pieces), rest)
+        if isinstance(rest, AsyncGenerator):
+            self._reading = rest
+        return Begun(answer, await anext(rest, b""), rest)
+
+    async def aclose(self) -> None:
+        """Let go; again is of no effect."""
+        relay, self._relay = self._relay, None
+        reading, self._reading = self._reading, None
+        try:
+            if reading is not None:
+                await reading.aclose()
+        finally:
+            if relay is not None:
+                await relay.__aexit__(None, None, None)

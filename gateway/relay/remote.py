@@ -56,6 +56,8 @@ class Remote:
         self._look = look or LookOptions()
         self._nudged = asyncio.Event()
         self._names = dict(names or {})
+        self._named: tuple[str, ...] | None = None  # the engine's models, as `_same` has them
+        self._same: Mapping[str, str] = {}
         self._told: object = None
         self._task: asyncio.Task[None] | None = None
 
@@ -64,7 +66,10 @@ class Remote:
         """Names that clients use, each with the engine's own; empty while nothing is known."""
         if self._names or self.able is None:
             return self._names
-        return {name: name for name in self.able.models}
+        if self._named is not self.able.models:
+            self._named = self.able.models
+            self._same = {name: name for name in self._named}
+        return self._same
 
     @property
     def context_length(self) -> int | None:

@@ -3,7 +3,7 @@
 import asyncio
 import math
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass
 
 from gateway.errors import ApiError, invalid
@@ -24,20 +24,24 @@ class Deadline:
         """Seconds, never under 0."""
         return None if self.at is None else max(0.0, self.at - asyncio.get_running_loop().time())
 
-    @asynccontextmanager
-    async def kept(self) -> AsyncIterator[None]:
+    def kept(self) -> AbstractAsyncContextManager[None]:
         """Ends its block when the moment has come; raises ApiError 504 then."""
-        if self.at is None:
+        return _ANY_TIME if self.at is None else _until(self.at)
+
+
+_ANY_TIME = nullcontext()
+
+
+@asynccontextmanager
+async def _until(at: float) -> AsyncIterator[None]:
+    limit = asyncio.timeout_at(at)
+    try:
+        async with limit:
             yield
-            return
-        limit = asyncio.timeout_at(self.at)
-        try:
-            async with limit:
-                yield
-        except TimeoutError:
-            if not limit.expired():
-                raise
-            raise deadline_exceeded() from None
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        raise deadline_exceeded() from None
 
 
 NO_DEADLINE = Deadline()

@@ -81,6 +81,7 @@ class EnginePool:
         self._addresses: dict[str, ReplicaAddress] = {}  # of discovered ones, by replica
         self._leaving: set[asyncio.Task[None]] = set()
         self._retired: list[Member] = []
+        self._remotes: tuple[Remote, ...] = ()  # of the members
         self._discovered = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._started = False
@@ -90,7 +91,7 @@ class EnginePool:
     @property
     def replicas(self) -> tuple[Remote, ...]:
         """Those there are now."""
-        return tuple(each.remote for each in self._members)
+        return self._remotes
 
     @property
     def members(self) -> tuple[Member, ...]:
@@ -100,10 +101,12 @@ class EnginePool:
     @property
     def models(self) -> Mapping[str, str]:
         """Names that clients use, each with the engine's own; empty while nothing is known."""
-        known = next((each.models for each in self.replicas if each.models), None)
-        if known is not None and not self._names:
-            self._names = dict(known)  # and they are still its models when no replica is left
-        return known if known is not None else self._names
+        for each in self._remotes:
+            if known := each.models:
+                if not self._names:
+                    self._names = dict(known)  # and they are still its models when no replica is left
+                return known
+        return self._names
 
     @property
     def routes(self) -> Collection[Route]:
@@ -118,7 +121,10 @@ class EnginePool:
     @property
     def block_size(self) -> int | None:
         """Tokens; None: not known."""
-        return next((each.block_size for each in self.replicas if each.block_size is not None), None)
+        for each in self._remotes:
+            if (size := each.block_size) is not None:
+                return size
+        return None
 
     @property
     def detail(self) -> str:
@@ -254,6 +260,7 @@ class EnginePool:
         member = Member(remote, self.policy, self._clock)
         remote.changed = lambda ready: self._changed(member, ready)
         self._members.append(member)
+        self._remotes = tuple(each.remote for each in self._members)
 
     def _start(self, remote: Remote) -> None:
         remote.start()
@@ -268,6 +275,7 @@ class EnginePool:
     def _retire(self, member: Member) -> None:
         member.retired = True
         self._members.remove(member)
+        self._remotes = tuple(each.remote for each in self._members)
         self._addresses.pop(member.id, None)
         if self.events is not None:
             self.events.went(member.id)

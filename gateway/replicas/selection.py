@@ -12,7 +12,7 @@ def candidates(
     """Empty: nobody takes it now."""
     able = [each for each in members if each.id not in tried and each.remote.ready and each.has(model)]
     left_alone = ejected(members, max_ejected)
-    free = [each for each in able if each not in left_alone]
+    free = [each for each in able if each not in left_alone] if left_alone else able
     if not tried and (probes := [each for each in free if each.breaker.state == "half_open"]):
         return probes[:1]  # only requests can find out whether it is well again; this one has others to go to
     return [each for each in free if each.slow_start.takes()] or free
@@ -21,6 +21,8 @@ def candidates(
 def ejected(members: Sequence[Member], max_ejected: float) -> list[Member]:
     """Who is left alone. Of more than the share allows, those that were for longest are taken back."""
     since = [(at, each) for each in members if (at := each.ejected_since) is not None]
+    if not since:
+        return []
     newest = sorted(since, key=lambda found: found[0], reverse=True)
     return [each for _, each in newest[: may_be_ejected(len(members), max_ejected)]]
 

@@ -13,7 +13,7 @@ from engine_adapters.errors import EngineNotReadyError
 from engine_adapters.remote.relay import RelayRequest, Rewrites, Route
 from gateway.errors import ApiError, invalid
 from gateway.jobs import JobContext
-from gateway.relay.begun import begin
+from gateway.relay.begun import Held
 from gateway.relay.remote import Remote
 from gateway.relay.request import error_event
 from gateway.relay.usage import usage_rewrite
@@ -86,9 +86,11 @@ class _OneResponse(GenerationEndpoint):
             if request.stream:
                 await stack.enter_async_context(kept_alive(stream, self._settings.keepalive_s))
             rewrites = Rewrites(usage_rewrite(None), error_event(self._route))
-            answer = await stack.enter_async_context(remote.engine.relay(request, rewrites))
+            held = Held()
+            stack.push_async_callback(held.aclose)
+            begun = await held.begin(await held.enter(remote.engine.relay(request, rewrites)))
             told = partial(self._forget, record) if self._route == "response_delete" else None
-            return await self._relayed.pass_on(await begin(answer, stack), None, send, stream, record, told)
+            return await self._relayed.pass_on(begun, None, send, stream, record, told)
 
     async def _forget(self, record: RequestRecord) -> None:
         await self._context.responses.forget(record.tenant.name, self._target)

@@ -87,7 +87,9 @@ class PrefixRouter:
             return Decision(min(candidates, key=self._last_chosen), "emptiest")
 
     async def _choose(self, ask: RouteAsk, candidates: Sequence[str]) -> Decision:
-        chain = await self._chain(ask, candidates)
+        if len(candidates) == 1 and self.loads.alone(candidates[0]):
+            return self._only(ask, candidates[0])
+        chain = await chained(ask) if ask.prompt else None
         now = self._clock()
         self.events.due(now)
         found = [0] * len(candidates) if chain is None else self.index.matched(chain, candidates)
@@ -149,11 +151,16 @@ class PrefixRouter:
         except Exception as error:  # noqa: BLE001  whatever an engine says, requests go on
             self._failed(error)
 
-    async def _chain(self, ask: RouteAsk, candidates: Sequence[str]) -> PromptChain | None:
-        """None: there is no prompt, or no replica to choose from."""
-        if not ask.prompt or (len(candidates) == 1 and self.loads.alone(candidates[0])):
-            return None
-        return await chained(ask)
+    def _only(self, ask: RouteAsk, replica: str) -> Decision:
+        """There is no other, and never was: no prompt is hashed."""
+        now, rate = self._clock(), self._rates.of(replica)
+        (load,) = self.loads.of((replica,), now)
+        ahead = load.ahead(rate, now)
+        waits = ahead + self.settings.running_tokens * (load.running + load.waiting)
+        scores = (Score(replica, None, load.queued, waits / rate),)
+        return Decision(
+            replica, "only", scores, token=self._began(ask, replica, load, 0, int(ahead), now, None)
+        )
 
     def _views(
         self,
@@ -205,15 +212,27 @@ class PrefixRouter:
         if chain is not None:
             sending = self.index.send(chosen.replica, chain, found[chosen.replica], max(found.values()))
         ahead = int(chosen.load.ahead(chosen.rate, now))
+        return self._began(ask, chosen.replica, chosen.load, chosen.uncached, ahead, now, sending)
+
+    def _began(
+        self,
+        ask: RouteAsk,
+        replica: str,
+        load: ReplicaLoad,
+        uncached: int,
+        ahead: int,
+        now: float,
+        sending: Sending | None,
+    ) -> _Ticket:
         self._choices += 1
-        chosen.load.began(self._choices, chosen.uncached, now, told=ask.streams)
-        self._sessions.went(ask.scope, ask.session, chosen.replica)
+        load.began(self._choices, uncached, now, told=ask.streams)
+        self._sessions.went(ask.scope, ask.session, replica)
         return _Ticket(
             number=self._choices,
             scope=ask.scope,
-            replica=chosen.replica,
-            load=chosen.load,
-            uncached=chosen.uncached,
+            replica=replica,
+            load=load,
+            uncached=uncached,
             ahead=ahead,
             sent_at=now,
             counted=ask.tokens is not None,

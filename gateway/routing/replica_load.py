@@ -89,7 +89,7 @@ class Loads:
 
     def alone(self, replica: str) -> bool:
         """Whether no other replica was ever there."""
-        return not self._of.keys() - {replica}
+        return len(self._of) == (replica in self._of)
 
     def forget(self, replica: str) -> None:
         """It begins anew when it is back."""

@@ -1,18 +1,30 @@
 """What all running requests may hold together; past it, new work is refused and not queued."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from types import TracebackType
+from typing import Self
 
 from gateway.errors import overloaded
 from gateway.settings import GatewaySettings
 
 
 class Ticket:
-    """One admitted request and the bytes of body it holds."""
+    """One request and the bytes of body it holds; admitted while its block runs."""
+
+    __slots__ = ("_admission", "held")
 
     def __init__(self, admission: "Admission") -> None:
         self._admission = admission
         self.held = 0  # bytes
+
+    def __enter__(self) -> Self:
+        self._admission.requests += 1
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, raised: BaseException | None, where: TracebackType | None
+    ) -> None:
+        self._admission.requests -= 1
+        self._admission.body_bytes -= self.held
 
     def hold(self, size: int) -> None:
         """Take `size` more bytes; raises ApiError 429 when all requests together hold too many."""
@@ -33,18 +45,11 @@ class Admission:
         """Other bounds from now on; what is in flight counts on."""
         self._settings = settings
 
-    @contextmanager
-    def enter(self) -> Iterator[Ticket]:
-        """Admit one request until the block ends; raises ApiError 429 when too many are in flight."""
+    def enter(self) -> Ticket:
+        """`with admission.enter():` admits one request; raises ApiError 429 when too many are in flight."""
         if self.requests >= self._settings.max_in_flight:
             raise overloaded("Too many requests are being worked on.", self._settings.retry_after_s)
-        ticket = Ticket(self)
-        self.requests += 1
-        try:
-            yield ticket
-        finally:
-            self.requests -= 1
-            self.body_bytes -= ticket.held
+        return Ticket(self)
 
     def check_bytes(self, size: int) -> None:
         """Refuse `size` more bytes where they are too many."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from gateway.tenants.tenant import DEFAULT, Tenant
@@ -23,5 +24,9 @@ class Incoming:
         return len(self.raw)
 
     def header(self, name: str) -> str | None:
-        value = self.headers.get(name.encode())
+        """Its value; None: there is none. `name` in lower case."""
+        value = self.headers.get(_encoded(name))
         return None if value is None else value.decode("latin-1").strip()
+
+
+_encoded = lru_cache(maxsize=256)(str.encode)  # names of headers are the code's and the operator's, and few

@@ -3,15 +3,14 @@
 import time
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 StageName: TypeAlias = Literal[
     "canonicalize", "tokenize", "queue", "route", "engine_queue", "first_token", "decode", "engine"
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class Stage:
+class Stage(NamedTuple):
     """One span of time. Seconds of `time.perf_counter`."""
 
     name: StageName
