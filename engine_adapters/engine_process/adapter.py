@@ -52,8 +52,11 @@ class EngineInProcess(EngineAdapter):
 
     async def generate(self, request: GenerateRequest) -> AsyncIterator[Event]:
         connection = self._connection()
+        # Who says what became of chats as ids takes some as messages.
+        whole = request.route == "chat" and self.capabilities().chats_as_ids is not None
         try:
-            async with aclosing(connection.stream("generate", request_sent(request))) as batches:
+            sent = request_sent(request, body=whole)
+            async with aclosing(connection.stream("generate", sent)) as batches:
                 async for batch in batches:
                     for each in batch:
                         yield event_read(each)

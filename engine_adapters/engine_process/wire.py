@@ -28,7 +28,7 @@ from engine_adapters.base import (
 
 _EVENTS: tuple[type[Any], ...] = (TextDelta, ReasoningDelta, ToolCallDelta, Finished, Usage)
 _KINDS = {each: number for number, each in enumerate(_EVENTS)}
-# `body` and `raw` stay behind: engines that take token ids have no use for them.
+# `raw` stays behind; `body` goes only to engines that have a use for it: others take token ids.
 _APART = frozenset({"prompt_ids", "sampling", "tools", "retention", "body", "raw"})
 _PLAIN = tuple(each.name for each in fields(GenerateRequest) if each.name not in _APART)
 
@@ -45,26 +45,28 @@ def event_read(value: Any) -> Event:
     return event
 
 
-def request_sent(request: GenerateRequest) -> dict[str, Any]:
-    """A request as a value that a frame takes."""
+def request_sent(request: GenerateRequest, *, body: bool = False) -> dict[str, Any]:
+    """A request as a value that a frame takes, with its body or without."""
     return {
         **{name: getattr(request, name) for name in _PLAIN},
         "prompt_ids": ids_sent(request.prompt_ids),
         "sampling": request.sampling,
         "tools": _tools_sent(request.tools),
         "retention": request.retention,
+        "body": json.dumps(request.body) if body else None,  # in ASCII, as tools are
     }
 
 
 def request_read(value: Mapping[str, Any]) -> GenerateRequest:
     """The request; raises ValueError, KeyError or TypeError for what is none."""
-    retention = value["retention"]
+    retention, body = value["retention"], value["body"]
     return GenerateRequest(
         **{name: value[name] for name in _PLAIN},
         prompt_ids=ids_read(value["prompt_ids"]),
         sampling=msgspec.convert(value["sampling"], SamplingParams),
         tools=_tools_read(value["tools"]),
         retention=None if retention is None else msgspec.convert(retention, Retention),
+        body={} if body is None else json.loads(body),
     )
 
 

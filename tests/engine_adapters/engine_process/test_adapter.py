@@ -3,12 +3,13 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import aclosing
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from engine_adapters.base import Event, Finished, GenerateRequest, SamplingParams, TextDelta
+from engine_adapters.base import Capabilities, Event, Finished, GenerateRequest, SamplingParams, TextDelta
 from engine_adapters.engine_process.adapter import EngineInProcess
 from engine_adapters.engine_process.service import EngineService
 from engine_adapters.errors import (
@@ -51,6 +52,29 @@ async def serve(engine: ScriptedEngine, path: Path) -> Server:
 async def server(engine: ScriptedEngine, path: Path) -> AsyncIterator[Server]:
     server = await serve(engine, path)
     yield server
+    server.close()
+
+
+class TakesMessages(ScriptedEngine):
+    """Renders some chats itself."""
+
+    def capabilities(self) -> Capabilities:
+        return replace(super().capabilities(), chats_as_ids=("text",))
+
+
+@pytest.mark.parametrize(("made", "gets"), [(TakesMessages, True), (ScriptedEngine, False)])
+async def test_chats_go_with_their_body_to_an_engine_that_takes_some_as_messages(
+    made: type[ScriptedEngine], gets: bool, path: Path
+) -> None:
+    engine = made()
+    server = await serve(engine, path)
+    adapter = await EngineInProcess.connect(path, timeout_s=5)
+    body = {"messages": [{"role": "user", "content": "hi"}]}
+    for route in ("chat", "completions"):
+        asked = replace(request(), route=route, body=body)  # type: ignore[arg-type]
+        assert [event async for event in adapter.generate(asked)]
+    assert [each.body for each in engine.requests] == [body if gets else {}, {}]
+    await adapter.aclose()
     server.close()
 
 

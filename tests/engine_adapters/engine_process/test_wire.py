@@ -125,3 +125,11 @@ def test_requests_but_for_their_bodies(request: GenerateRequest) -> None:
     for name in GenerateRequest.__slots__:
         if name not in ("prompt_ids", "body", "raw"):
             assert getattr(read, name) == getattr(request, name), name
+
+
+@given(st.dictionaries(wide, json_values, max_size=3))
+def test_bodies_where_they_are_asked_for(body: dict[str, object]) -> None:
+    ids = np.asarray([1], dtype=np.int32)
+    request = GenerateRequest("r", "chat", "m", ids, SamplingParams(), body=body)
+    assert request_read(through_a_frame(request_sent(request, body=True))).body == body  # type: ignore[arg-type]
+    assert request_read(through_a_frame(request_sent(request))).body == {}  # type: ignore[arg-type]
