@@ -1,5 +1,6 @@
 """`kvgate bench cache`: the tiered prefix cache, each figure against its peer in the same run."""
 
+import os
 import tempfile
 from pathlib import Path
 
@@ -7,6 +8,8 @@ from bench import cache_hits, cache_index, disk, match, radix_trees, transfer
 from bench.cache_hits import Progress
 from bench.peers.sglang_trees_peer import HOW_TO_INSTALL
 from bench.report import Figure, publish, timed_progress
+
+_MEMORY = Path("/dev/shm")  # noqa: S108  a folder that is no disk, on Linux
 
 
 def run(folder: Path, rounds: int, progress: Progress) -> list[Figure]:
@@ -44,7 +47,18 @@ def _moves(folder: Path, progress: Progress) -> list[Figure]:
     if read.over_files is not None and read.one_file_a_block is not None:
         saved = "torch.save, one file a block"
         rows.append(_share("disk read through the tier", saved, read.one_file_a_block, read.tier, 4))
-    return rows
+    return rows + _without_a_disk()
+
+
+def _without_a_disk() -> list[Figure]:
+    """The same where the medium is main memory: what both ways cost beside the disk. No target."""
+    if not os.access(_MEMORY, os.W_OK):
+        return []
+    read = disk.run(_MEMORY)
+    if read.one_file_a_block is None:
+        return []
+    saved = "torch.save, one file a block"
+    return [_share("the same in main memory, for comparison", saved, read.one_file_a_block, read.tier, 0)]
 
 
 def _share(name: str, peer: str, theirs: float, ours: float, target: float) -> Figure:

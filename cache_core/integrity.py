@@ -34,6 +34,8 @@ def _check_trees(index: PrefixIndex, block_size: int) -> None:
     for root in index.roots():
         if root.parent is not None or root.label or root.blocks:
             raise IntegrityError(f"the root of {root.scope!r} has a parent or a label")
+        held = sum(node.num_blocks for node in nodes_below(root))
+        _require(root.held == held, f"the root of {root.scope!r} counts {root.held} blocks of {held}")
         for node in (root, *nodes_below(root)):
             _require(node is root or len(node.label) > 0, "a node has an empty label")
             known = len(unpack(node.resident).bits)

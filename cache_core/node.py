@@ -67,9 +67,10 @@ class Node:
 class Root(Node):
     """Where the prefixes of one scope begin; has no label. Pinned by every lease of its scope."""
 
-    __slots__ = ("detached", "scope")
+    __slots__ = ("detached", "held", "scope")
 
     def __init__(self, scope: str) -> None:
         super().__init__(None, b"", b"")
         self.scope = scope
+        self.held = 0  # blocks below it, leased or not
         self.detached = False  # the scope was purged: no new match gets here, leases still end here

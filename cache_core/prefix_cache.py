@@ -20,11 +20,12 @@ from cache_core.eviction import (
 )
 from cache_core.eviction.policy import Lookup
 from cache_core.eviction.retention import Retention
+from cache_core.eviction.shares import Shares, root_of
 from cache_core.in_flight import InFlight, InFlightTable
 from cache_core.integrity import check
 from cache_core.lease import Lease
 from cache_core.metrics import CacheObserver, NullObserver, TierName
-from cache_core.node import Node
+from cache_core.node import Node, Root
 from cache_core.prefix_index import PrefixIndex
 from cache_core.residency import BITS, Bits, Kept, bits_of, noted, warmest
 from cache_core.stats import CacheStats, Counters
@@ -49,7 +50,8 @@ class PrefixCache:
     Token arguments are int32 arrays [n]. `copy_blocks` copies the bytes when a fork needs a partial block of
     its own, or blocks move together; None where there are no bytes. It is called under the cache's lock and must
     not call the cache.
-    `policy` ranks what goes first, within `limits` for what hints of requests may keep; `clock` gives seconds.
+    `policy` ranks what goes first, within `limits` for what one scope holds and what hints of requests may keep;
+    `clock` gives seconds.
     `observer` is told under the cache's lock what is evicted, and what a bigger device would still have had.
     """
 
@@ -65,7 +67,9 @@ class PrefixCache:
         self.block_size = pool.block_size
         self._pool = pool
         ranking = policy_named(policy) if isinstance(policy, str) else policy
-        self._policy = Retention(ranking, limits or RetentionLimits(), clock)
+        limits = limits or RetentionLimits()
+        self._shares = Shares(int(limits.scope_share * pool.num_blocks))
+        self._policy = Retention(ranking, limits, clock, self._shares)
         self._policy.bind(pool.num_blocks, pool.block_size)
         self._copy_blocks = copy_blocks
         self._spill: Spill | None = None
@@ -239,7 +243,9 @@ class PrefixCache:
 
     def _purge(self, scope: str) -> int:
         freed = self._forget(self._index.leaves(scope))
-        self._index.detach(scope)
+        root = self._index.detach(scope)
+        if root is not None:
+            self._shares.forget(root)
         self._policy.purged(scope)
         self._compactor.forget()
         self._in_flight.withdraw_scope(scope)
@@ -306,6 +312,7 @@ class PrefixCache:
         if found < len(own):
             self._pool.mark_ready(own[found:])
             node = self._index.append(node, tokens[matched:], own[found:])
+            self._shares.grew(lease.root, len(own) - found)
             self._version += 1
         lease.node = node
         lease.indexed = whole
@@ -403,13 +410,13 @@ class PrefixCache:
     def _evict(self, n: int, spill: Spill | None = None) -> int:
         freed, spill = 0, spill or self._spill
         while freed < n and (node := self._policy.victim()) is not None:
-            above = node.parent
-            taken = min(n - freed, self._policy.tail(node))
+            above, root = node.parent, root_of(node)
+            taken = min(n - freed, self._policy.tail(node), self._shares.most(root))
             if spill is not None and not self._lies_below(node, taken):
                 self._show(spill, node)
             self._policy.evicted(node, taken)
             self._observer.evicted("device", self._policy.name, taken, self._ticks.age(node.last_access))
-            freed += self._pool.release(self._index.trim(node, taken))
+            freed += self._release_end(root, node, taken)
             if node.evictable:
                 self._policy.offer(node)
             elif above is not None:
@@ -440,14 +447,21 @@ class PrefixCache:
         freed = 0
         for leaf in leaves:
             node = leaf
+            root = root_of(leaf)
             while node.evictable and node.parent is not None:
                 above = node.parent
-                freed += self._pool.release(self._index.trim(node, node.num_blocks))
+                freed += self._release_end(root, node, node.num_blocks)
                 self._policy.removed(node)
                 node = above
             self._removed_below(node)
         self._count_evicted(freed)
         return freed
+
+    def _release_end(self, root: Root, node: Node, taken: int) -> int:
+        """Take blocks off the end of a leaf in the tree of `root`; says how many."""
+        blocks = self._index.trim(node, taken)
+        self._shares.shrank(root, len(blocks))
+        return self._pool.release(blocks)
 
     def _removed_below(self, node: Node) -> None:
         """A child of `node` is gone: it may be evictable now, or joined with its last child."""

@@ -31,7 +31,7 @@ class RetentionLimits:
     Prefixes with a part in common count it each, so the shares are upper bounds of what is really kept.
     """
 
-    scope_share: float = 0.25  # of one scope
+    scope_share: float = 0.25  # of one scope; one that holds more than this, kept or not, makes room first
     total_share: float = 0.5  # of all scopes together
     scope_keeps: int = 64  # kept prefixes of one scope
     longest_pin_s: float = 600.0  # longer pins end then

@@ -8,6 +8,7 @@ from cache_core.eviction.hints import RetentionHints, RetentionLimits
 from cache_core.eviction.keeps import NEVER, Keeps, Retained
 from cache_core.eviction.leaf_queue import LeafQueue
 from cache_core.eviction.policy import EvictionPolicy, LiesIn, Lookup, MeasuredCosts
+from cache_core.eviction.shares import Shares
 from cache_core.node import Node
 from cache_core.tokens import Tokens
 
@@ -17,12 +18,21 @@ _TIDY_FROM = 1024
 class Retention(EvictionPolicy):
     """Victims in this order: what is worthless by a hint, what `policy` says, what is kept by a hint.
 
+    Of what the policy says, that of scopes over their share first, where `shares` are given.
+
     A leaf that is kept keeps all above it, because leaves go first. Kept leaves are set aside, not queued;
     the times of all hints wait in one heap, which is looked at when a victim is wanted.
     """
 
-    def __init__(self, policy: EvictionPolicy, limits: RetentionLimits, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        policy: EvictionPolicy,
+        limits: RetentionLimits,
+        clock: Callable[[], float],
+        shares: Shares | None = None,
+    ) -> None:
         self._policy = policy
+        self._shares = shares or Shares(1 << 62)
         self.name = policy.name
         self._limits = limits
         self._clock = clock
@@ -90,7 +100,7 @@ class Retention(EvictionPolicy):
             if node.retained is not None and node.retained.worthless and not node.retained.kept:
                 return node
             self.offer(node)
-        while (node := self._policy.victim()) is not None:
+        while (node := self._shares.victim(self._policy)) is not None:
             if node.retained is None or not node.retained.kept:
                 return node
             self._aside[node] = None

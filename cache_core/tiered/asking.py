@@ -44,6 +44,8 @@ class Answer:
             self.fetch.leave()
         if self.load is not None:
             self.load.drop()
+        if self.state is not None:
+            self.state.leave()
 
 
 class Ask(Inquiry):

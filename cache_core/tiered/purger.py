@@ -1,15 +1,15 @@
 """Forgets a scope on every tier: out of sight at once, and the bytes as soon as each tier lets that happen."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from queue import SimpleQueue
-from threading import Condition, Thread
+from threading import Condition
 
 from cache_core.metrics import TierName
 from cache_core.prefix_cache import PrefixCache
 from cache_core.tiered.fetches import Fetches
+from cache_core.tiered.purge_lane import MOST_WAITING, PurgeLane
 from cache_core.tiered.purges import Purges
 from cache_core.tiers.base import Tier
 from cache_core.tiers.errors import PurgeFailedError
@@ -63,29 +63,27 @@ class Purger:
         self._purges = purges
         self._fetches = fetches
         self._changed = Condition()
-        self._queues: dict[TierName, SimpleQueue[_Purge | None]] = {name: SimpleQueue() for name in colder}
-        self._threads = [
-            Thread(target=self._run, args=(name, tier), name=f"kvgate {name} purges", daemon=True)
+        self._lanes: dict[TierName, PurgeLane[_Purge]] = {
+            name: PurgeLane(name, tier.note_purge, partial(self._erase, name, tier))
             for name, tier in colder.items()
-        ]
-        for thread in self._threads:
-            thread.start()
+        }
 
     def purge(self, scope: str, identity: bytes, timeout: float) -> Purged:
         """Forget `scope`, whose identity's digest is given; waits that many seconds at most for tiers that hang.
 
         Raises:
-            PurgeFailedError: some bytes could not be erased.
+            PurgeFailedError: some bytes could not be erased, or a tier that hangs has too much to erase already.
         """
         self._purges.begin(identity)
-        purge = _Purge(scope, identity, list(self._queues))
+        purge = _Purge(scope, identity, list(self._lanes))
         # First, so that what loads on has a lease that the cache's purge cuts off.
         self._fetches.forget(identity)
         self._tell(purge, lambda: self._cache.purge(scope))
         self._tell(purge, lambda: self._forget(scope, identity))
-        for queue in self._queues.values():
-            queue.put(purge)
-        if not self._queues:
+        for name, lane in self._lanes.items():
+            if not lane.put(identity, purge):
+                self._ended(name, purge, error=_full(name))
+        if not self._lanes:
             self._finish(purge)
         with self._changed:
             purge.awaited = self._changed.wait_for(lambda: purge.over, timeout)
@@ -104,23 +102,30 @@ class Purger:
 
     def close(self, timeout: float) -> None:
         """End the threads that do within that many seconds each."""
-        for queue in self._queues.values():
-            queue.put(None)
-        for thread in self._threads:
-            thread.join(timeout)
+        for lane in self._lanes.values():
+            lane.close(timeout)
 
-    def _run(self, name: TierName, tier: Tier) -> None:
-        while (purge := self._queues[name].get()) is not None:
-            self._tell(purge, partial(self._erased, tier, name, purge))
-            with self._changed:
-                purge.pending.remove(name)
-                last = not purge.pending
-            if last:
-                self._finish(purge)
+    def _erase(self, name: TierName, tier: Tier, identity: bytes, purges: Sequence[_Purge]) -> None:
+        """On the tier's own thread: what these purges, all of one scope, ask of it is done once for all."""
+        blocks, error = 0, None
+        try:
+            self._purges.wait_stored(identity, name)
+            blocks = tier.purge(identity)
+        except Exception as failure:  # noqa: BLE001  whatever it is, whoever purges is told
+            error = failure
+        for purge in purges:
+            self._ended(name, purge, blocks, error)
+            blocks = 0  # they are counted once
 
-    def _erased(self, tier: Tier, name: TierName, purge: _Purge) -> int:
-        self._purges.wait_stored(purge.identity, name)
-        return tier.purge(purge.identity)
+    def _ended(self, name: TierName, purge: _Purge, blocks: int = 0, error: Exception | None = None) -> None:
+        """A tier has done its part, or could not."""
+        with self._changed:
+            purge.blocks += blocks
+            purge.errors += [] if error is None else [error]
+            purge.pending.remove(name)
+            last = not purge.pending
+        if last:
+            self._finish(purge)
 
     def _tell(self, purge: _Purge, forget: Callable[[], int]) -> None:
         """Do a part of a purge, and note what came of it."""
@@ -147,3 +152,9 @@ class Purger:
 
 def _failure(purge: _Purge) -> PurgeFailedError:
     return PurgeFailedError("; ".join(map(str, purge.errors)))
+
+
+def _full(name: TierName) -> PurgeFailedError:
+    return PurgeFailedError(
+        f"{name} hangs, and {MOST_WAITING} purges wait for it already: purge again when it answers"
+    )

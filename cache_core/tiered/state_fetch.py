@@ -45,13 +45,28 @@ class StateFetch:
         self.done = False  # with or without success
         self._landing = landing
         self._ended = ended
-        self._lock = Lock()  # guards `done` and the one below
+        self._lock = Lock()  # guards `done` and those below
+        self._users = 0  # requests that wait for it
         self._transfer: Transfer | None = None
 
     @property
     def identity(self) -> bytes:
         """Of the scope it belongs to."""
         return self.header.identity
+
+    def share(self) -> bool:
+        """One more request waits for it; False: it is over."""
+        with self._lock:
+            self._users += not self.done
+            return not self.done
+
+    def leave(self) -> None:
+        """A request that waited for it does not any more; without the last one it is given up."""
+        with self._lock:
+            self._users -= 1
+            wanted = self._users > 0
+        if not wanted:
+            self.give_up()
 
     def start(self, ways: Ways, rows: HostTier, priority: Priority) -> None:
         """Begin; `rows` is the host memory for states."""

@@ -85,15 +85,17 @@ class StateTiers:
     ) -> StateFetch | None:
         """Bring up the state behind `tokens`, whose last block is `last`; one that is on its way is waited for.
 
-        `number` is that of its scope's last purge, asked for before tiers were. None: there was one since.
+        Whoever asked counts as a user of it already. `number` is that of its scope's last purge, asked for before tiers
+        were. None: there was one since.
         """
         header = replace(last, group=self._group)
         with self._lock:
             running = self._fetches.get(header.key)
-            if running is not None:
+            if running is not None and running.share():
                 return running
             landing = self.device.landing(tokens, scope)
             fetch = StateFetch(header, source, landing, deadline, self._over)
+            fetch.share()
             self._fetches[header.key] = fetch
             self._under_way.add(fetch)
         if self._purges.number(last.identity) != number:

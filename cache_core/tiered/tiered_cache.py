@@ -131,7 +131,7 @@ class TieredCache:
             return None
         answer = self._prefetcher.begin(as_tokens(tokens), scope, priority, Inquiry())
         if answer.fetch is not None and not answer.own:
-            answer.fetch.leave()
+            answer.leave()
             return None
         return answer.fetch
 

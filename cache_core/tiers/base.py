@@ -85,6 +85,12 @@ class Tier(ABC):
     def touch(self, keys: Sequence[bytes]) -> None:
         """These blocks are in use, though they were not read here: a child of theirs was, or a warmer copy."""
 
+    def note_purge(self, identity: bytes) -> None:  # noqa: B027 - most keep nothing over a crash, or are shared
+        """A purge of this identity comes, though maybe not soon: should the process end before, the next start does it.
+
+        Called on any thread, and does not wait for what else the tier is doing.
+        """
+
     @abstractmethod
     def purge(self, identity: bytes) -> int:
         """Forget an identity (digest [32]) at once and for good; says how many blocks were reachable.

@@ -28,6 +28,14 @@ class FolderLock:
         os.ftruncate(self._handle, 0)
         os.pwrite(self._handle, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
 
+    @classmethod
+    def check(cls, folder: Path) -> None:
+        """Find out whether the lock could be taken, before work that would be in vain without it; raises as it would.
+
+        It is free afterwards, so taking it may fail still.
+        """
+        cls(folder).release()
+
     def release(self) -> None:
         """Let others have the folder. The file stays: unlinking it would let two processes in."""
         if self._handle >= 0:

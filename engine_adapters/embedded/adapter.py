@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from cache_core import BlockPool, PrefixCache
+from cache_core import BlockPool, PrefixCache, RetentionLimits
 from cache_core.flat_record import flat_record
 from cache_core.identity import CacheIdentity
 from cache_core.metrics import RecordingObserver
@@ -28,6 +28,7 @@ from engine_adapters.base import (
     Usage,
 )
 from engine_adapters.embedded.choice import Choice
+from engine_adapters.embedded.cold_stores import check_disk_folder
 from engine_adapters.embedded.cold_tiers import identity, open_cold_tiers
 from engine_adapters.embedded.config import EmbeddedConfig
 from engine_adapters.embedded.engine import Engine
@@ -52,6 +53,12 @@ from engine_adapters.errors import EngineError, EngineFailureError
 Progress = Callable[[str], None]
 
 
+def limits_of(scope_share: float) -> RetentionLimits:
+    """All scopes together keep half of the blocks at most by hints, or one's share where that is more."""
+    usual = RetentionLimits()
+    return replace(usual, scope_share=scope_share, total_share=max(scope_share, usual.total_share))
+
+
 class EmbeddedAdapter(EngineAdapter):
     """Runs one model in this process."""
 
@@ -67,7 +74,10 @@ class EmbeddedAdapter(EngineAdapter):
         self._config = config
         self.pool = BlockPool(runner.num_blocks, config.block_size)
         self.observer = RecordingObserver()
-        self.cache = PrefixCache(self.pool, copy_blocks=runner.kv.copy_blocks, observer=self.observer)
+        limits = limits_of(config.scope_share)
+        self.cache = PrefixCache(
+            self.pool, copy_blocks=runner.kv.copy_blocks, limits=limits, observer=self.observer
+        )
         self._tokenizer = Tokenizer.from_file(str(folder.tokenizer_path / "tokenizer.json"))
         template = chat_template or chat_template_text(folder.tokenizer_path)
         self._family = ModelFamily(template, self._tokenizer, config.tool_parser)
@@ -77,7 +87,7 @@ class EmbeddedAdapter(EngineAdapter):
         self.states: HybridPrefixes | None = None
         snapshots: SnapshotsOnDevice | None = None
         if runner.state is not None:
-            store = SnapshotStore(runner.snapshot_bytes, runner.state.row_bytes)
+            store = SnapshotStore(runner.snapshot_bytes, runner.state.row_bytes, limits=limits)
             self.states = HybridPrefixes(self.cache, store)
             snapshots = SnapshotsOnDevice(store, StateRows(runner.state, runner.device))
         self.tiers: TieredCache | None = None
@@ -127,6 +137,8 @@ class EmbeddedAdapter(EngineAdapter):
             EngineError: the model cannot be found, read or run; the message says what to do.
         """
         check_device(config.device)
+        if config.host_cache_bytes:
+            check_disk_folder(config.disk_cache_dir)
         folder = resolve_model(
             config.model,
             cache_dir=config.cache_dir,

@@ -10,6 +10,8 @@ from cache_core.tiers.base import Tier
 from cache_core.tiers.codec import Codec
 from cache_core.tiers.disk import DiskOptions, DiskTier
 from cache_core.tiers.errors import TierError
+from cache_core.tiers.files import make_private
+from cache_core.tiers.folder_lock import FolderLock
 from cache_core.tiers.quantize import FloatType, Quantization
 from cache_core.tiers.store_folder import StoreFolder, StoreOptions
 from cache_core.tiers.store_mooncake import MooncakeOptions, StoreMooncake
@@ -49,6 +51,21 @@ def open_colder(
             tier.close()
         raise
     return colder
+
+
+def check_disk_folder(folder: Path | None) -> None:
+    """Refuse a folder for the disk tier that cannot be had, before a model is loaded for nothing.
+
+    Raises:
+        ColdTierError: another process has it, or it cannot be written.
+    """
+    if folder is None:
+        return
+    try:
+        make_private(folder)
+        FolderLock.check(folder)
+    except (TierError, OSError) as error:
+        raise ColdTierError(f"The disk cache cannot be opened: {error}") from error
 
 
 def quantization_of(coding: ColdCoding, kv_dtype: torch.dtype) -> Quantization | None:

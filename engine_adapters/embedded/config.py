@@ -32,6 +32,9 @@ class EmbeddedConfig:
     dtype: str = "auto"
     kv_bytes: int | None = None  # size of the KV pool; None: chosen from the free memory
     block_size: int = 16  # tokens
+    scope_share: float = (
+        0.25  # of the KV pool; a scope (group and model) that holds more makes room before others
+    )
     host_cache_bytes: int = 0  # blocks that cooled down, in main memory; 0: nothing below the device
     disk_cache_dir: Path | None = None  # and on disk; a folder of this process alone
     disk_cache_bytes: int = 8 << 30

@@ -198,6 +198,7 @@ def embedded_options(engine: EmbeddedEngine) -> EmbeddedOptions:
         dtype=engine.dtype,
         kv_bytes=None if engine.kv_cache_gib is None else int(engine.kv_cache_gib * _GIB),
         block_size=engine.block_size,
+        scope_share=engine.scope_share,
         host_cache_bytes=int(engine.host_cache_gib * _GIB),
         disk_cache_dir=engine.disk_cache_dir,
         disk_cache_bytes=int(engine.disk_cache_gib * _GIB),

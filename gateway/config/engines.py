@@ -34,6 +34,8 @@ class EmbeddedEngine(ConfigModel):
     disk_cache_dir: Path | None = None
     disk_cache_gib: Size = 8
     block_size: Annotated[int, Field(ge=1, le=1024)] = 16
+    # Of the KV pool: what one group's prompts of a model may hold, or keep by hints, before they make room for others.
+    scope_share: Annotated[float, Field(ge=0, le=1)] = 0.25
     threads: Annotated[int, Field(ge=1)] | None = None
     chat_template: Path | None = None
     control_tokens_in_content: Literal["allow", "report", "reject"] = "report"

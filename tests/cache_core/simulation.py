@@ -1,11 +1,12 @@
 """A cache with block contents simulated by an array, driven next to a naive dictionary model of what it must do."""
 
+from collections import Counter
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cache_core import BlockPool, Lease, PrefixCache
+from cache_core import BlockPool, Lease, PrefixCache, RetentionLimits
 from cache_core.block_pool import FREE, Blocks
 
 Prefix = tuple[int, ...]
@@ -79,16 +80,25 @@ class Model:
         return self.free() + len(self.unleased())
 
     def evict(self, n: int) -> int:
-        """Exact least-recently-used order over single blocks, the last block of a prefix first."""
+        """Exact least-recently-used order over single blocks, the last block of a prefix first.
+
+        Those of scopes over their share before all others.
+        """
         gone = 0
         while gone < n:
             parents = {(place, prefix[: -self.block]) for place, prefix in self.ready}
             leaves = [key for key in self.unleased() if key not in parents]
             if not leaves:
                 break
-            del self.ready[min(leaves, key=lambda key: self.ready[key])]
+            over = self.over()
+            del self.ready[min(leaves, key=lambda key: (key[0] not in over, self.ready[key]))]
             gone += 1
         return gone
+
+    def over(self) -> set[Place]:
+        held = Counter(place for place, _ in self.ready)
+        share = int(RetentionLimits().scope_share * self.num_blocks)
+        return {place for place, blocks in held.items() if blocks > share and place == self.place(place[0])}
 
     def forget(self, place: Place | None = None) -> int:
         gone = [key for key in self.unleased() if place is None or key[0] == place]

@@ -157,11 +157,14 @@ class DiskTier(Tier):
     def touch(self, keys: Sequence[bytes]) -> None:
         self._touch(self._places(keys))
 
-    def purge(self, identity: bytes) -> int:
-        self._require_open()
-        # For a crash before the end of this call, or while writes hang; a disk too full for it does not stop us.
+    def note_purge(self, identity: bytes) -> None:
+        # For a crash before the purge's end, or while writes hang; a disk too full for it does not stop us.
         with suppress(OSError):
             self._journal.add(identity)
+
+    def purge(self, identity: bytes) -> int:
+        self._require_open()
+        self.note_purge(identity)
         with self._write:
             self._require_open()
             self._purges.add(identity)

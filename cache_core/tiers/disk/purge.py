@@ -31,7 +31,9 @@ class PurgeJournal:
     def add(self, identity: bytes) -> None:
         """From now on a start erases it first."""
         with self._lock:
-            self._write([*self.pending(), identity])
+            pending = self.pending()
+            if identity not in pending:
+                self._write([*pending, identity])
 
     def remove(self, identity: bytes) -> None:
         """It is erased."""

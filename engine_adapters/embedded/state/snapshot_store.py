@@ -10,7 +10,7 @@ from threading import Lock
 import numpy as np
 from numpy.typing import NDArray
 
-from cache_core import RetentionHints
+from cache_core import RetentionHints, RetentionLimits
 from engine_adapters.embedded.state.auxiliary import AuxiliaryState, Snapshot
 from engine_adapters.embedded.state.wishes import Wishes
 
@@ -33,12 +33,18 @@ class SnapshotStore:
         row_bytes: of one snapshot.
     """
 
-    def __init__(self, max_bytes: int, row_bytes: int, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        max_bytes: int,
+        row_bytes: int,
+        clock: Callable[[], float] = time.monotonic,
+        limits: RetentionLimits | None = None,
+    ) -> None:
         self._room = max_bytes // max(row_bytes, 1)
         self._row_bytes = row_bytes
         self._kept: OrderedDict[_Key, _Kept] = OrderedDict()
         self._lengths: dict[str, dict[int, int]] = {}  # scope -> length -> how many snapshots have it
-        self._wishes: Wishes[_Key] = Wishes(self._room, clock)
+        self._wishes: Wishes[_Key] = Wishes(self._room, clock, limits)
         self._lock = Lock()
         self.version = 0  # grows whenever the set of snapshots changes
         self.evicted = 0

@@ -10,7 +10,7 @@ import pytest
 
 from cache_core.block_header import BlockHeader
 from cache_core.state_groups import StateGroup
-from cache_core.tiered import Purged, TieringOptions
+from cache_core.tiered import Purged, TieringOptions, purge_lane
 from cache_core.tiers.base import BlockBytes, Mask
 from cache_core.tiers.errors import PurgeFailedError
 from tests.cache_core.tiered.faulty_files import FaultyFiles
@@ -246,6 +246,49 @@ def test_a_crash_while_a_purge_is_pending_does_not_bring_the_scope_back(tmp_path
     with world(tmp_path / "as it lies there") as again:
         assert traces(tmp_path / "as it lies there") == 0
         assert not again.fetch(SECRETS)
+
+
+def test_a_crash_while_purges_wait_for_a_write_of_their_own_scope_brings_none_back(tmp_path: Path) -> None:
+    """One purge waits for what is being stored of its scope, and another one waits for that purge."""
+    files = FaultyFiles()
+    copy = tmp_path / "as it lies there"
+    with world(tmp_path / "kv", files=files) as it:
+        warm(it, SECRETS)
+        for _ in range(2):
+            it.run(PROMPT, "mine")
+        it.settle()
+        files.hang_writes = True
+        longer = [*SECRETS[:-1], *range(BLOCK + 1)]
+        it.run(longer)
+        it.run(longer)
+        assert files.hanging.wait(30)
+        assert it.tiers.purge("default", timeout=0.3).pending == ("disk",)
+        assert it.tiers.purge("mine", timeout=0.3).pending == ("disk",)
+        shutil.copytree(tmp_path / "kv", copy)
+        files.release.set()
+    (copy / "lock").unlink(missing_ok=True)
+    with world(copy) as again:
+        assert traces(copy) == 0
+        assert not again.fetch(SECRETS)
+        assert not again.fetch(PROMPT, "mine")
+
+
+def test_purges_that_wait_for_a_tier_that_hangs_are_bounded_and_one_too_many_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(purge_lane, "MOST_WAITING", 3)
+    files = FaultyFiles()
+    with world(tmp_path, files=files) as it:
+        warm(it, SECRETS)
+        hang_a_write(it, files)
+        for _ in range(3):
+            assert it.tiers.purge("default", timeout=0.0).pending == ("disk",)
+        with pytest.raises(PurgeFailedError, match="purge again when it answers"):
+            it.tiers.purge("mine", timeout=5.0)
+        files.release.set()
+        until(lambda: it.tiers.idle)
+        assert it.tiers.purge("mine").pending == ()
+        assert traces(tmp_path) == 0
 
 
 def test_a_part_that_fails_is_told_and_the_next_purge_is_whole(

@@ -131,6 +131,33 @@ def test_one_state_that_some_prompts_need_comes_up_once_for_all(tmp_path: Path) 
         assert again.run([*PROMPT[:40], 205]) == 40
 
 
+def test_a_state_that_nobody_waits_for_any_more_is_given_up_and_one_that_somebody_does_is_not(
+    tmp_path: Path,
+) -> None:
+    with hybrid_world(tmp_path, blocks=32) as world:
+        warmed(world, PROMPT)
+    files = FaultyFiles()
+    with hybrid_world(tmp_path, blocks=32, files=files) as again:
+        files.hang_reads = True
+        prompts = [np.array([*PROMPT[:40], tail], dtype=np.int32) for tail in (200, 201)]
+        first, second = (ask for prompt in prompts if (ask := again.it.tiers.ask(prompt)) is not None)
+        until(lambda: first.answer is not None and second.answer is not None)
+        assert first.answer is not None
+        state = first.answer.state
+        assert state is not None
+        first.cancel()
+        assert not state.done, "the second one waits for it, too"
+        second.cancel()
+        assert state.done
+        files.release.set()
+        again.it.settle()
+        assert not state.arrived
+        assert not again.states.kept
+        assert again.run(PROMPT) == 0
+        again.fetch([*PROMPT[:40], 202])
+        assert again.run([*PROMPT[:40], 203]) == 40, "the next one has it brought up anew"
+
+
 def test_no_state_is_below_the_device_without_its_kv(tmp_path: Path) -> None:
     """The host has room for a part of the chain only, and what lies behind that is on no tier."""
     with hybrid_world(blocks=32, host_blocks=12) as world:

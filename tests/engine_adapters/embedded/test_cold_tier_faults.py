@@ -192,9 +192,13 @@ def test_what_came_into_a_requests_own_blocks_is_counted_as_from_there_and_never
 # Starts.
 
 
-def test_two_engines_on_one_disk_folder_is_a_clear_refusal(config: EmbeddedConfig) -> None:
+def test_two_engines_on_one_disk_folder_is_a_clear_refusal_before_a_model_is_loaded(
+    config: EmbeddedConfig,
+) -> None:
+    said: list[str] = []
     with running(config), pytest.raises(ColdTierError, match="is in use by"):
-        EmbeddedAdapter.load(config, lambda _: None)
+        EmbeddedAdapter.load(config, said.append)
+    assert not said
     with running(config):
         pass  # and free again
 

@@ -40,11 +40,11 @@ def engine(tiny_model: Callable[[str], Path], clock: Hand) -> Iterator[Harness]:
         yield harness
 
 
-def press(engine: Harness) -> None:
+def press(engine: Harness, scope: str = "default") -> None:
     """More prompts than fit, each asked twice, so that they are worth more than what was asked once."""
     for seed in range(100, 112):
         for _ in range(2):
-            engine.submit(random_tokens(8 * BLOCK + 1, seed), "pressure", max_tokens=2).result()
+            engine.submit(random_tokens(8 * BLOCK + 1, seed), scope, max_tokens=2).result()
 
 
 def left(engine: Harness, scope: str = "default") -> int:
@@ -59,6 +59,12 @@ def test_without_a_wish_a_prefix_goes_under_pressure(engine: Harness) -> None:
     leave(engine, None)
     press(engine)
     assert left(engine) == 0
+
+
+def test_within_its_scope_s_share_it_stays_whatever_others_do(engine: Harness) -> None:
+    leave(engine, None)
+    press(engine, "pressure")
+    assert left(engine) == 8
 
 
 def test_a_pinned_prefix_survives_pressure_until_its_time_is_over(engine: Harness, clock: Hand) -> None:
@@ -95,10 +101,10 @@ def test_a_scope_keeps_no_more_than_its_share_and_others_keep_theirs(engine: Har
     leave(engine, Retention(pin_s=60.0), "greedy")
     engine.submit(OTHER, "greedy", Retention(pin_s=60.0), max_tokens=2).result()  # 8 + 8 > 12
     leave(engine, Retention(pin_s=60.0), "modest")
-    press(engine)
+    press(engine, "pressure")
     assert engine.cache.stats().keeps_refused == 1
     assert left(engine, "greedy") == 8
-    assert engine.cache.match(OTHER, "greedy") == 0
+    assert engine.cache.match(OTHER, "greedy") == 4 * BLOCK, "the rest of its share"
     assert left(engine, "modest") == 8
 
 

@@ -214,6 +214,7 @@ def test_the_embedded_engine_gets_its_keys(tmp_path: Path) -> None:
             host_cache_gib: 2
             disk_cache_dir: /kv
             block_size: 32
+            scope_share: 0.4
             threads: 3
             control_tokens_in_content: allow
         """,
@@ -229,6 +230,7 @@ def test_the_embedded_engine_gets_its_keys(tmp_path: Path) -> None:
     )
     assert (engine.kv_bytes, engine.host_cache_bytes) == (1 << 29, 2 << 30)
     assert (engine.disk_cache_dir, engine.disk_cache_bytes) == (Path("/kv"), 8 << 30)
+    assert engine.scope_share == 0.4
     assert (options.name, options.control_tokens_in_content) == ("embedded", "allow")
 
 
