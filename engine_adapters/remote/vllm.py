@@ -21,6 +21,7 @@ _CONFIG = "vllm:cache_config_info"
 _PROBE_ID = 1  # a token id that every vocabulary has
 _PROBE_SALT = "kvgate probe"
 _DEFAULT_BLOCK = 16  # tokens; vLLM's own default
+_PROBE_WAIT_S = 60.0  # a token's: the first one after a start, or behind others in the queue, takes its time
 
 
 class VllmEngine(HttpEngine):
@@ -129,7 +130,8 @@ class VllmEngine(HttpEngine):
         for _ in range(2 if caching else 1):
             body = {"model": models[0], "prompt": prompt, "max_tokens": 1, "cache_salt": _PROBE_SALT}
             try:
-                answer = await self.ask("POST", f"{self._root}/completions", content=orjson.dumps(body))
+                url, asked = f"{self._root}/completions", orjson.dumps(body)
+                answer = await self.ask("POST", url, content=asked, timeout=_PROBE_WAIT_S)
             except EngineNotReadyError:
                 return None  # it serves no completions
             if read_usage(self._profile, answer).reuse.reused is not None:

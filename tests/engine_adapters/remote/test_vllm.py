@@ -1,13 +1,17 @@
 """Detection and flushing where vLLM is older, sparer or busier than the recorded one."""
 
+import asyncio
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
+from starlette.requests import Request
+from starlette.responses import Response
 
 from engine_adapters.errors import EngineFailureError, EngineNotReadyError
+from engine_adapters.remote.http_engine import HttpOptions
 from engine_adapters.remote.vllm import DETAILS_FLAG, VllmEngine
 from tests.engines.vllm_facts import detection_finds_what_the_engine_is_and_can
 from tests.exchanges import Exchange, Recording, Replay, served
@@ -59,6 +63,20 @@ async def test_an_older_server_that_leaves_out_a_zero_reports_with_the_second_tr
         found = await VllmEngine("e", url).detect()
     assert found.reports_reuse is False
     assert found.missing == (DETAILS_FLAG,)
+
+
+class Slow(Replay):
+    """Its first token takes longer than its metrics."""
+
+    async def __call__(self, request: Request) -> Response:
+        if request.url.path == "/v1/completions":
+            await asyncio.sleep(1.0)
+        return await super().__call__(request)
+
+
+async def test_a_first_token_that_takes_longer_than_metrics_may_is_waited_for():
+    with served(Slow(list(DETECTION))) as url:
+        assert (await VllmEngine("e", url, options=HttpOptions(probe_s=0.5)).detect()).reports_reuse is True
 
 
 async def test_a_server_without_completions_is_not_known_to_report():
