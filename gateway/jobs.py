@@ -77,6 +77,11 @@ class JobContext:
         bound = self.settings.max_running.get(engine)
         return None if bound is None else bound * replicas
 
+    def room(self, engine: str) -> int | None:
+        """Requests of this process that one replica should run at most; None: as many as it takes."""
+        bound = self.settings.max_running.get(engine)
+        return None if bound is None else self.limits.part(bound)
+
 
 class JobMaker(Protocol):
     """One generation route: checks a body and makes its job; raises ApiError or EngineError."""

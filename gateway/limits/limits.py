@@ -69,8 +69,7 @@ class Limits:
         """
         if bound is None or record.route in LIGHT:
             return _NO_QUEUE
-        if self._workers is not None:
-            bound = max(1, bound // self._workers.workers)
+        bound = self.part(bound)
         queue = self.queues.get(engine)
         if queue is None:
             queue = self.queues[engine] = FairQueue()
@@ -79,6 +78,10 @@ class Limits:
         return queue.turn(
             Asked(incoming.tenant.name, tokens, limits.weight, priority), bound, settings, record
         )
+
+    def part(self, bound: int) -> int:
+        """Of `bound` requests that may run, those of this process."""
+        return bound if self._workers is None else max(1, bound // self._workers.workers)
 
     def of(self, incoming: Incoming, limits: TenantLimits, record: RequestRecord) -> "Usage":
         """`async with limits.of(...):` a request that counts while its block runs; raises ApiError 429."""

@@ -72,7 +72,7 @@ class RelayedRoute:
     ) -> AbstractAsyncContextManager[None]:
         context = self._context
         limits = context.limits_of(incoming.tenant)
-        bound = context.max_running(pool.name, max(1, len(pool.replicas)))
+        bound = context.max_running(pool.name, max(1, pool.at_work))
         return context.limits.turn(pool.name, bound, incoming, limits, self._settings.queue, record)
 
     def _kept(self, given: Prepared, pool: EnginePool) -> KeptResponse | None:

@@ -79,6 +79,7 @@ class Attempts:
         self._context = context
         self._record = record
         self._only = only
+        self._room = context.room(pool.name)
         self._tried: frozenset[str] = frozenset()
         self._killed = 0
 
@@ -107,7 +108,7 @@ class Attempts:
 
     async def _choose(self) -> Visit:
         with self._record.stages.stage("route"):
-            visit = await self._pool.choose(self._given.ask, self._tried, self._only)
+            visit = await self._pool.choose(self._given.ask, self._tried, self._only, self._room)
         self._tried |= {visit.remote.replica}
         self._record.routed = visit.decision
         return visit

@@ -22,7 +22,7 @@ from gateway.replicas.member import Member
 from gateway.replicas.outliers import slow_ones
 from gateway.replicas.policy import PoolPolicy
 from gateway.replicas.retry_budget import RetryBudget
-from gateway.replicas.selection import candidates, ejected, may_be_ejected
+from gateway.replicas.selection import at_work, candidates, ejected, may_be_ejected
 from gateway.replicas.visit import Visit
 from gateway.routing.kv_changes import Change
 from gateway.routing.least_loaded import LeastLoaded
@@ -169,21 +169,32 @@ class EnginePool:
         """The one of this id; None: it has gone."""
         return next((each for each in self.replicas if each.replica == id_), None)
 
+    @property
+    def at_work(self) -> int:
+        """Replicas that get requests now."""
+        return at_work(self._members, self.policy.max_ejected)
+
     async def choose(
-        self, ask: RouteAsk, tried: frozenset[str] = frozenset(), only: str | None = None
+        self,
+        ask: RouteAsk,
+        tried: frozenset[str] = frozenset(),
+        only: str | None = None,
+        room: int | None = None,
     ) -> Visit:
         """Where `ask` goes, but for replicas that were `tried`; `only`: there and nowhere else.
+
+        `room`: where fewer requests than that run, if there is such a replica; None: wherever.
 
         Raises EngineNotReadyError where nobody is left. Whoever asks tells the visit how it ended, once.
         """
         if only is None:
-            able = candidates(self._members, tried, ask.model, self.policy.max_ejected)
+            able = candidates(self._members, tried, ask.model, self.policy.max_ejected, room)
         else:
             able = [each for each in self._members if each.id == only and each.remote.ready]
         if not able:
             raise EngineNotReadyError(f"The engine {self.name} has no replica that takes requests now.")
         visit = await self._visit(ask, {each.id: each for each in able})
-        return visit or await self.choose(ask, tried, only)
+        return visit or await self.choose(ask, tried, only, room)
 
     async def _visit(self, ask: RouteAsk, able: Mapping[str, Member]) -> Visit | None:
         """None: the replica left the pool while it was chosen."""

@@ -7,15 +7,26 @@ from gateway.replicas.member import Member
 
 
 def candidates(
-    members: Sequence[Member], tried: frozenset[str], model: str, max_ejected: float
+    members: Sequence[Member],
+    tried: frozenset[str],
+    model: str,
+    max_ejected: float,
+    room: int | None = None,
 ) -> list[Member]:
-    """Empty: nobody takes it now."""
+    """Empty: nobody takes it now. `room`: requests that one should run at most; others come first; None: no bound."""
     able = [each for each in members if each.id not in tried and each.remote.ready and each.has(model)]
     left_alone = ejected(members, max_ejected)
     free = [each for each in able if each not in left_alone] if left_alone else able
     if not tried and (probes := [each for each in free if each.breaker.state == "half_open"]):
         return probes[:1]  # only requests can find out whether it is well again; this one has others to go to
-    return [each for each in free if each.slow_start.takes()] or free
+    started = [each for each in free if each.slow_start.takes()] or free
+    return [each for each in started if room is None or each.running < room] or started
+
+
+def at_work(members: Sequence[Member], max_ejected: float) -> int:
+    """How many of them get requests now."""
+    left_alone = ejected(members, max_ejected)
+    return sum(each.remote.ready and each not in left_alone for each in members)
 
 
 def ejected(members: Sequence[Member], max_ejected: float) -> list[Member]:
