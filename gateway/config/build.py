@@ -291,4 +291,7 @@ def shared_of(config: Config, environ: Mapping[str, str]) -> Callable[[], Shared
     secret = memory.key(environ)
     local = partial(LocalStore, int(memory.max_mib * MIB), ttl_s=memory.ttl_s)
     sealed = partial(Shared.in_redis, config.redis.options(environ))
-    return partial(sealed, local if memory.store == "redis" else None, memory.ttl_s, secret)
+    directory = None if config.directory is None else config.directory.options()
+    return partial(
+        sealed, local if memory.store == "redis" else None, memory.ttl_s, secret, directory=directory
+    )

@@ -14,6 +14,7 @@ from gateway.config.aliases import AliasConfig, AliasName, check_aliases
 from gateway.config.base import ConfigModel
 from gateway.config.capture import CaptureConfig
 from gateway.config.clients import ClientsConfig
+from gateway.config.directory import DirectoryConfig
 from gateway.config.engines import EmbeddedEngine, EngineConfig, RemoteEngine, SGLangProcessEngine
 from gateway.config.isolation import check_isolation
 from gateway.config.jwt import JwtConfig
@@ -52,6 +53,7 @@ class Config(ConfigModel):
     limits: LimitsConfig = LimitsConfig()  # of every tenant that does not say otherwise
     queue: QueueConfig = QueueConfig()
     memory: MemoryConfig = MemoryConfig()
+    directory: DirectoryConfig | None = None  # None: each gateway routes by what it knows itself
     routing: RoutingConfig = RoutingConfig()
 
     @field_validator("canon_policy", mode="before")
@@ -107,6 +109,8 @@ class Config(ConfigModel):
     def _shared_somewhere(self) -> "Config":
         if self.memory.store == "redis" and self.redis is None:
             raise ValueError("memory.store: redis needs redis: {url: redis://HOST:PORT}")
+        if self.directory is not None and self.redis is None:
+            raise ValueError("directory: it stands in redis: {url: redis://HOST:PORT}")
         return self
 
     @property

@@ -27,6 +27,7 @@ from gateway.process.shared import Shared
 from gateway.reload.live import Configured, Live
 from gateway.reload.reloader import Reloader
 from gateway.reports.reconcile.scraper import EngineScraper
+from gateway.routing.router import Router
 from gateway.served import Backend, Load, Served
 from gateway.surface.app import create_app_over
 from gateway.tenants.authenticator import OPEN, Authenticator
@@ -90,7 +91,15 @@ class Service:
         self._reloader = reloader
         self._purges = Purges()
         self._purges.register("ledger", self._forget_rows)
-        self._live = Live(configured, None if reloader is None else reloader.state, self._front.router)
+        directories = shared.directories
+        if directories is not None:
+            self._purges.register("directory", directories.forget, once=True)
+
+        def router(engine: str, own: Router) -> Router:
+            ours = self._front.router(engine, own)
+            return ours if directories is None else directories.router(engine, ours)
+
+        self._live = Live(configured, None if reloader is None else reloader.state, router)
         app = create_app_over(
             self._served,
             None,

@@ -94,7 +94,7 @@ class PrefixRouter:
         self.events.due(now)
         found = [0] * len(candidates) if chain is None else self.index.matched(chain, candidates)
         heat = 0 if chain is None else self.index.heat(chain, max(found))
-        views = self._views(ask, chain, candidates, found, now)
+        views = self._views(ask, chain, candidates, self._hinted(ask, chain, candidates, found), now)
         home = self._sessions.replica(ask.scope, ask.session)
         chosen = self._best(views, home, heat)
         known = chain is not None
@@ -161,6 +161,22 @@ class PrefixRouter:
         return Decision(
             replica, "only", scores, token=self._began(ask, replica, load, 0, int(ahead), now, None)
         )
+
+    def known(self, chain: PromptChain, candidates: Sequence[str]) -> int:
+        """Tokens of a prompt that one of `candidates` should hold at most, by what is known here."""
+        return max(self.index.matched(chain, candidates))
+
+    def _hinted(
+        self, ask: RouteAsk, chain: PromptChain | None, candidates: Sequence[str], found: list[int]
+    ) -> list[int]:
+        """With what others say, but of replicas that say it themselves."""
+        if chain is None or not ask.hints:
+            return found
+        most, flows = chain.tokens, self.events.flows
+        return [
+            there if flows(replica) else max(there, min(ask.hints.get(replica, 0), most))
+            for replica, there in zip(candidates, found, strict=True)
+        ]
 
     def _views(
         self,

@@ -1,7 +1,7 @@
 """The contract of routing: from one request and the replicas that could take it to one of them, explained."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -29,6 +29,8 @@ class RouteAsk:
     session: str | None = None  # what says which requests belong together; None: nothing does
     chain: PromptChain | None = None  # of the prompt, where somebody has made it already
     seed: bytes | None = None  # of its keys where the engine's own events tell them; None: by scope
+    # Tokens of it that others say replicas hold, by replica; hints.
+    hints: Mapping[str, int] = field(default_factory=dict)
     streams: bool = True  # whether its first token will be told of
     prompt: bool = True  # False: leaves no prefix behind (embeddings)
 

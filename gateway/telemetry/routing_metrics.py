@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from prometheus_client import CollectorRegistry, Counter
 from prometheus_client.core import GaugeMetricFamily, Metric
 
+from gateway.directory.directed_router import DirectedRouter
 from gateway.replicas.pool import EnginePool
 from gateway.routing.prefix_router import PrefixRouter
 from gateway.telemetry.engine_metrics import ENGINE
@@ -62,7 +63,7 @@ def routing_families(pools: Sequence[EnginePool]) -> Iterator[Metric]:
     )
     keys = GaugeMetricFamily("kvgate_route_index_keys", "Keys of the prefix index.", labels=(ENGINE,))
     for pool in pools:
-        router = pool.router
+        router = pool.router.own if isinstance(pool.router, DirectedRouter) else pool.router
         if not isinstance(router, PrefixRouter):
             continue
         keys.add_metric([pool.name], len(router.index))

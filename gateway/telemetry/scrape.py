@@ -17,6 +17,7 @@ from gateway.process.front import ALONE, Figures, Siblings, SiblingsAwayError
 from gateway.reload.state import ConfigState
 from gateway.served import Backend, Served
 from gateway.surface.admission import Admission
+from gateway.telemetry.directory_metrics import directory_families
 from gateway.telemetry.engine_metrics import ENGINE, families
 from gateway.telemetry.figures import families_sent, merged
 from gateway.telemetry.kv_event_metrics import kv_event_families
@@ -81,6 +82,7 @@ class Scrape:
         yield from replica_families(self._served.pools)
         yield from routing_families(self._served.pools)
         yield from kv_event_families(self._served.pools)
+        yield from directory_families(self._served.pools)
         yield from reload_counts(self._config)
 
     def _operation(self) -> list[Metric]:

@@ -17,11 +17,13 @@ from engine_adapters.rpc.errors import RpcError
 from engine_adapters.rpc.link import Link
 from engine_adapters.rpc.service import Call
 from gateway.routing.chain import PromptChain
+from gateway.routing.kv_changes import Change, Cleared, Silent
 from gateway.routing.policies import router_of
 from gateway.routing.prefix_router import PrefixRouter
 from gateway.routing.prompt_chain import chained
-from gateway.routing.router import Decision, RouteAsk, Router
+from gateway.routing.router import Decision, HearsReplicas, RouteAsk, Router
 from gateway.routing.settings import RoutingSettings
+from gateway.routing.told import told_as, told_from
 from gateway.tenants.tenant import Tenant
 
 log = logging.getLogger("kvgate.workers")
@@ -37,6 +39,9 @@ class RoutingKeeper:
     def __init__(self) -> None:
         self._routers: dict[str, OrderedDict[RoutingSettings, Router]] = {}  # by engine
         self._sent: dict[Connection, dict[int, tuple[Router, Decision]]] = {}
+        self._heard: dict[
+            tuple[str, str], tuple[Connection, int]
+        ] = {}  # who told of a replica, and how often
 
     def calls(self) -> dict[str, Call]:
         """For a `Service`."""
@@ -45,12 +50,38 @@ class RoutingKeeper:
             "routing.first_token": self._first_token,
             "routing.ended": self._ended,
             "routing.forget": self._forget,
+            "routing.told": self._told,
         }
 
     def gone(self, connection: Connection) -> None:
         """A worker has ended, and with it all that it had sent."""
+        self._silent(connection)
         for router, decision in self._sent.pop(connection, {}).values():
             router.ended(decision, None)
+
+    def _told(
+        self,
+        connection: Connection,
+        settings: dict[str, Any],
+        engine: str,
+        replica: str,
+        number: int,
+        changes: list[list[Any]],
+    ) -> None:
+        """What a replica says, by the one worker that listens; `number` counts up, so that what is lost is noticed."""
+        router = self._router(engine, msgspec.convert(settings, RoutingSettings))
+        if not isinstance(router, HearsReplicas):
+            return
+        before = self._heard.get((engine, replica))
+        self._heard[engine, replica] = connection, number
+        missed = before is not None and before != (connection, number - 1)
+        router.told(replica, [*([Cleared()] if missed else ()), *told_from(changes)])
+
+    def _silent(self, connection: Connection) -> None:
+        for (engine, replica), (listener, _) in self._heard.items():
+            router = self._routers[engine][1]
+            if listener is connection and isinstance(router, HearsReplicas):
+                router.told(replica, [Silent()])
 
     async def _choose(
         self,
@@ -103,6 +134,7 @@ class WorkerRouter:
         self.own = own
         self._several = False
         self._away = False
+        self._numbers: dict[str, int] = {}  # of what was told of each replica
 
     async def choose(self, ask: RouteAsk, candidates: Sequence[str]) -> Decision:
         """One of `candidates`."""
@@ -150,11 +182,24 @@ class WorkerRouter:
         self._away = True
 
 
-def shared_router(link: Link) -> Callable[[str, Router], Router]:
+class ListeningRouter(WorkerRouter):
+    """Of the one worker that listens to what replicas say of their caches: it passes that on."""
+
+    def told(self, replica: str, changes: Sequence[Change]) -> None:
+        """As `HearsReplicas` says; its own index, which goes on alone where the others' is away, is not told."""
+        numbers = self._numbers
+        numbers[replica] = numbers.get(replica, 0) + 1
+        self._link.tell(
+            "routing.told", self.own.settings, self._engine, replica, numbers[replica], told_as(changes)
+        )
+
+
+def shared_router(link: Link, *, listens: bool = False) -> Callable[[str, Router], Router]:
     """For one worker: from an engine's name and its router to one that all workers share, where there is such."""
 
     def share(engine: str, router: Router) -> Router:
-        return WorkerRouter(link, engine, router) if isinstance(router, PrefixRouter) else router
+        kind = ListeningRouter if listens else WorkerRouter
+        return kind(link, engine, router) if isinstance(router, PrefixRouter) else router
 
     return share
 
@@ -169,6 +214,8 @@ def _sent(ask: RouteAsk, chain: PromptChain | None) -> dict[str, Any]:
         "session": ask.session,
         "streams": ask.streams,
         "counted": ask.tokens is not None,
+        "hints": dict(ask.hints),
+        "seed": ask.seed,
         "chain": None if chain is None else chain.dump(),
     }
 
@@ -184,6 +231,8 @@ def _ask_of(sent: dict[str, Any]) -> RouteAsk:
         tenant=Tenant(sent["tenant"], sent["group"]),
         tokens=_COUNTED if sent["counted"] else None,
         session=sent["session"],
+        hints=sent["hints"],
+        seed=sent["seed"],
         streams=sent["streams"],
         prompt=chain is not None,
         chain=None if chain is None else PromptChain.load(chain),

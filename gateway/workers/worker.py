@@ -115,7 +115,7 @@ class WorkerFront:
         self._memory = SharedMemory.at(str(plan.state_socket), alone)
         self.memory: MemoryStore | None = self._memory
         self.counter: WorkerCounter | None = WorkerCounter(self._others.link)
-        self.router = shared_router(self._others.link)
+        self.router = shared_router(self._others.link, listens=self.leader)
         self._publishing: asyncio.Task[None] | None = None
 
     @property

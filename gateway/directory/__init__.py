@@ -1,0 +1,1 @@
+"""What several gateways tell each other of replicas' caches, in Redis or Valkey."""
