@@ -39,9 +39,8 @@ class RoutingKeeper:
     def __init__(self) -> None:
         self._routers: dict[str, OrderedDict[RoutingSettings, Router]] = {}  # by engine
         self._sent: dict[Connection, dict[int, tuple[Router, Decision]]] = {}
-        self._heard: dict[
-            tuple[str, str], tuple[Connection, int]
-        ] = {}  # who told of a replica, and how often
+        # Who told of a replica, and how often.
+        self._heard: dict[tuple[str, str], tuple[Connection, int]] = {}
 
     def calls(self) -> dict[str, Call]:
         """For a `Service`."""
@@ -79,9 +78,9 @@ class RoutingKeeper:
 
     def _silent(self, connection: Connection) -> None:
         for (engine, replica), (listener, _) in self._heard.items():
-            router = self._routers[engine][1]
-            if listener is connection and isinstance(router, HearsReplicas):
-                router.told(replica, [Silent()])
+            for router in self._routers[engine].values() if listener is connection else ():
+                if isinstance(router, HearsReplicas):
+                    router.told(replica, [Silent()])
 
     async def _choose(
         self,

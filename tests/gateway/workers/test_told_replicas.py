@@ -1,0 +1,89 @@
+"""What one worker hears of replicas' caches is what all workers' index believes, and nothing that was lost."""
+
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gateway.routing.chain import PromptChain
+from gateway.routing.kv_changes import Removed, Stored, seed_of
+from gateway.routing.prefix_router import PrefixRouter
+from gateway.routing.settings import RoutingSettings
+from gateway.routing.told import told_as
+from gateway.workers.shared_routing import ListeningRouter, RoutingKeeper, WorkerRouter, shared_router
+
+IDS = np.arange(1024, dtype="<i4")
+FIRST = Stored(list(range(32)), None, IDS[:512].tobytes(), seed_of(None), "device")
+SECOND = Stored(list(range(32, 64)), 31, IDS[512:].tobytes(), seed_of(None), "device")
+
+
+class Keeper:
+    def __init__(self) -> None:
+        self.keeper = RoutingKeeper()
+        self.calls = self.keeper.calls()
+
+    def told(self, connection: object, number: int, *changes: Any) -> None:
+        settings = asdict(RoutingSettings())
+        self.calls["routing.told"](connection, settings, "fleet", "fleet/a", number, told_as(changes))
+
+    @property
+    def router(self) -> PrefixRouter:
+        (router,) = self.keeper._routers["fleet"].values()
+        assert isinstance(router, PrefixRouter)
+        return router
+
+    @property
+    def held(self) -> int:
+        return self.router.index.matched(PromptChain(seed_of(None), IDS.tobytes()), ["fleet/a"])[0]
+
+
+@pytest.fixture
+def it() -> Keeper:
+    return Keeper()
+
+
+def test_what_is_told_in_order_is_believed(it: Keeper) -> None:
+    one = object()
+    it.told(one, 1, FIRST)
+    it.told(one, 2, SECOND)
+    assert it.held == 1024
+    it.told(one, 3, Removed([40], "device"))
+    assert it.held == 512
+    assert it.router.events.flows("fleet/a")
+
+
+def test_what_was_lost_on_the_way_clears_the_replica(it: Keeper) -> None:
+    one = object()
+    it.told(one, 1, FIRST)
+    it.told(one, 3, SECOND)
+    assert it.held == 0
+
+
+def test_another_listener_begins_anew(it: Keeper) -> None:
+    it.told(object(), 1, FIRST)
+    it.told(object(), 1, SECOND)
+    assert it.held == 0
+
+
+def test_where_the_listener_has_ended_nobody_is_taken_at_its_word(it: Keeper) -> None:
+    one = object()
+    it.told(one, 1, FIRST)
+    it.keeper.gone(one)
+    assert not it.router.events.flows("fleet/a")
+
+
+def test_one_worker_listens(it: Keeper) -> None:
+    said: list[tuple[Any, ...]] = []
+
+    class Link:
+        def tell(self, *args: Any) -> None:
+            said.append(args)
+
+    other = shared_router(Link())("fleet", PrefixRouter())
+    assert type(other) is WorkerRouter
+    leader = shared_router(Link(), listens=True)("fleet", PrefixRouter())
+    assert type(leader) is ListeningRouter
+    leader.told("fleet/a", [FIRST])
+    leader.told("fleet/a", [SECOND])
+    assert [args[4] for args in said] == [1, 2]
