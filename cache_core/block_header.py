@@ -8,7 +8,7 @@ then), zeros up to the alignment the file wants, then the body.
 import hashlib
 import hmac
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 
 from crc32c import crc32c
@@ -82,11 +82,13 @@ class BlockHeader:
     own: bytes  # chain hash [32]
     tokens: bytes  # int32 ids, little-endian
     group: int = StateGroup.ATTENTION
+    # What tiers file the block under: the beginning of the identity, the chain hash, the state group. Kept, as a
+    # transfer asks for it half a dozen times.
+    key: bytes = field(init=False, repr=False, compare=False)
 
-    @property
-    def key(self) -> bytes:
-        """What tiers file the block under: the beginning of the identity, the chain hash, the state group."""
-        return _KEY.pack(self.identity[:KEY_IDENTITY_BYTES], self.own, self.group)
+    def __post_init__(self) -> None:
+        key = _KEY.pack(self.identity[:KEY_IDENTITY_BYTES], self.own, self.group)
+        object.__setattr__(self, "key", key)
 
 
 @dataclass(frozen=True, slots=True)
