@@ -189,6 +189,28 @@ def test_what_came_into_a_requests_own_blocks_is_counted_as_from_there_and_never
     assert reused_by_tier(Of(), 48) == {"device": 0, "host": 32, "disk": 16}  # type: ignore[arg-type]
 
 
+# Purges.
+
+
+def test_a_purge_names_a_disk_that_hangs_and_nothing_of_its_scope_is_reused(
+    config: EmbeddedConfig, files: FaultyFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cache_core.tiered.tiered_cache.TieredCache.purge.__defaults__", (0.3,))
+    with running(config) as adapter:
+        expected = warm(adapter)
+        files.hang_writes = True
+        for _ in range(2):
+            ask(adapter, PROMPT[::-1].copy(), "other")
+        assert files.hanging.wait(30)
+        purged = asyncio.run(adapter.purge("default"))
+        assert purged.pending == ("disk",)
+        text, usage = ask(adapter, PROMPT)
+        assert (text, usage.reuse.reused) == (expected, 0)
+        files.release.set()
+        settle(adapter)
+        assert asyncio.run(adapter.purge("default")).pending == ()
+
+
 # Starts.
 
 
