@@ -32,7 +32,7 @@ class MissingValueError(TemplateError):
 
 def local_now() -> datetime:
     """The time of day where the server stands, which is what Transformers gives templates."""
-    return datetime.now().astimezone().replace(tzinfo=None)
+    return datetime.now()
 
 
 class ChatTemplate:

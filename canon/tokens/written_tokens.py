@@ -37,9 +37,10 @@ class _Writing:
         total, waiting = 0, [(value, place)]
         while waiting:
             value, place = waiting.pop()
-            if isinstance(value, str):
+            kind = type(value)  # asking abstract classes takes longer than all the rest
+            if kind is str or isinstance(value, str):
                 total += self._text(value, place)
-            elif isinstance(value, Mapping):
+            elif kind is dict or isinstance(value, Mapping):
                 total += sum(self._note(name, place) for name in value)
                 waiting += [(item, (place, name)) for name, item in reversed(tuple(value.items()))]
             elif isinstance(value, list | tuple):
@@ -55,6 +56,8 @@ class _Writing:
         return parsed + self._add(len(self._special.spans(text)) - parsed, place)
 
     def _note(self, text: str, place: _Place) -> int:
+        if not self._special.found_in(text):
+            return 0
         return self._add(len(self._special.spans(text)), place)
 
     def _add(self, count: int, place: _Place) -> int:

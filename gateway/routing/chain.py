@@ -104,6 +104,8 @@ class PromptChain:
 
 
 def _even_keys(digests: list[bytes]) -> list[Key]:
+    if not digests:
+        return []
     words = np.frombuffer(b"".join(digests), dtype="<u8")[::4]
     keys: list[Key] = (words & ~np.uint64(1)).tolist()
     return keys

@@ -26,14 +26,14 @@ Then = Callable[[RequestRecord], None]
 class Aftermath:
     """Takes records of requests that have ended. Used from one event loop.
 
-    `counted` gets every record once, and raises nothing.
+    `counted` get every record once, those that ended at about the same time together, and raise nothing.
     """
 
     def __init__(
         self,
         ledger: LedgerSink = NO_LEDGER,
         predictor: Predictor | None = None,
-        counted: Sequence[Then] = (),
+        counted: Sequence[Callable[[Sequence[RequestRecord]], None]] = (),
     ) -> None:
         self._ledger = ledger
         self._predictor = predictor
@@ -55,10 +55,12 @@ class Aftermath:
             self._timer.cancel()
             self._timer = None
         records, self._waiting = self._waiting, []
-        steps: tuple[Then, ...] = (self._put_row, _tell, *self._counted)
+        steps: tuple[Then, ...] = (self._put_row, _tell)
         for step in steps:
             for record in records:
                 step(record)
+        for count in self._counted:
+            count(records)
 
     def _put_row(self, record: RequestRecord) -> None:
         if record.route is not None:

@@ -39,3 +39,24 @@ class Series(Generic[Metric]):
         if found is None:
             found = self._known[labels] = self._labels(*labels)
         return found
+
+
+class Totals:
+    """A counter's time series. What is added is there once it is settled: of a batch, one addition for each series.
+
+    Not locked.
+    """
+
+    def __init__(self, metric: Counter) -> None:
+        self._series = Series(metric)
+        self._added: dict[tuple[str, ...], float] = {}
+
+    def add(self, amount: float, *labels: str) -> None:
+        """0 counts, too: from then on the series is there."""
+        self._added[labels] = self._added.get(labels, 0) + amount
+
+    def settle(self) -> None:
+        """Count what was added."""
+        added, self._added = self._added, {}
+        for labels, amount in added.items():
+            self._series(*labels).inc(amount)

@@ -16,7 +16,7 @@ from gateway.telemetry.buckets import (
     TOKEN_USAGE,
 )
 from gateway.telemetry.facts import RequestFacts
-from gateway.telemetry.labels import Bounded, Series
+from gateway.telemetry.labels import Bounded, Series, Totals
 from gateway.transport.record import CanonTold
 
 _WHO = ("gen_ai_operation_name", "gen_ai_request_model", "kvgate_engine")
@@ -28,8 +28,11 @@ class RequestMetrics:
     """Counts requests that have ended. Called from one thread; read from any."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        def counter(name: str, text: str, *labels: str) -> Series[Counter]:
-            return Series(Counter(name, text, labels, registry=registry))
+        self._totals: list[Totals] = []
+
+        def counter(name: str, text: str, *labels: str) -> Totals:
+            self._totals.append(totals := Totals(Counter(name, text, labels, registry=registry)))
+            return totals
 
         def histogram(name: str, text: str, buckets: tuple[float, ...], *labels: str) -> Series[Histogram]:
             return Series(Histogram(name, text, labels, buckets=buckets, registry=registry))
@@ -95,9 +98,9 @@ class RequestMetrics:
         self._canon = CanonMetrics(registry)
 
     def ended(self, facts: RequestFacts) -> None:
-        """Count one request. What is not known is not counted, not even as 0."""
+        """Count one request, once it is settled. What is not known is not counted, not even as 0."""
         who = (facts.operation, facts.model, facts.engine)
-        self._requests(*who, facts.route, str(facts.status), facts.outcome).inc()
+        self._requests.add(1, *who, facts.route, str(facts.status), facts.outcome)
         self._duration(*who, facts.outcome).observe(facts.duration_s)
         if facts.canon is not None:
             self._canon.ended(facts.canon)
@@ -109,7 +112,7 @@ class RequestMetrics:
             (self._output, "output", facts.output_tokens),
         ):
             if tokens is not None:
-                counter(*who).inc(tokens)
+                counter.add(tokens, *who)
                 self._usage(*who, kind).observe(tokens)
         if facts.ttft_s is not None:
             self._ttft(*who, facts.reuse_class).observe(facts.ttft_s)
@@ -118,17 +121,22 @@ class RequestMetrics:
         if facts.queued_s is not None:
             self._queue(*who).observe(facts.queued_s)
 
+    def settle(self) -> None:
+        """Behind the last one of a batch."""
+        for each in self._totals:
+            each.settle()
+
     def _count_reuse(self, facts: RequestFacts, known: ReuseClass, who: tuple[str, str, str]) -> None:
-        self._status(*who, facts.reuse_status).inc()
-        self._classes(*who, known).inc()
+        self._status.add(1, *who, facts.reuse_status)
+        self._classes.add(1, *who, known)
         reused, recomputed = facts.reused_tokens, facts.recomputed_tokens
         # Both or none: a rate over them counts the same requests above and below the line.
         if reused is None or recomputed is None:
             return
-        self._reused(*who).inc(reused)
-        self._recomputed(*who).inc(recomputed)
+        self._reused.add(reused, *who)
+        self._recomputed.add(recomputed, *who)
         for tier, tokens in facts.by_tier.items():
-            self._by_tier(*who, tier).inc(tokens)
+            self._by_tier.add(tokens, *who, tier)
 
 
 class CanonMetrics:

@@ -9,7 +9,7 @@ from gateway.directory.directed_router import DirectedRouter
 from gateway.replicas.pool import EnginePool
 from gateway.routing.prefix_router import PrefixRouter
 from gateway.telemetry.engine_metrics import ENGINE
-from gateway.telemetry.labels import Bounded, Series
+from gateway.telemetry.labels import Bounded, Totals
 from gateway.telemetry.replica_metrics import REPLICA, label_of
 from gateway.transport.record import RequestRecord
 
@@ -18,8 +18,11 @@ class RoutingMetrics:
     """Counts requests that have ended. Called from one thread; read from any."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        def counter(name: str, text: str, *labels: str) -> Series[Counter]:
-            return Series(Counter(name, text, (ENGINE, *labels), registry=registry))
+        self._totals: list[Totals] = []
+
+        def counter(name: str, text: str, *labels: str) -> Totals:
+            self._totals.append(totals := Totals(Counter(name, text, (ENGINE, *labels), registry=registry)))
+            return totals
 
         self._decisions = counter(
             "kvgate_routed_requests", "Requests by why their replica got them.", "reason"
@@ -36,19 +39,25 @@ class RoutingMetrics:
         self._engines = Bounded()
 
     def ended(self, record: RequestRecord) -> None:
-        """Count one request."""
+        """Count one request, once it is settled."""
         routed, reuse = record.routed, record.reuse
         if routed is None or record.engine is None:
             return
         engine = self._engines(record.engine)
-        self._decisions(engine, routed.reason).inc()
-        if routed.predicted is None:
+        self._decisions.add(1, engine, routed.reason)
+        predicted = routed.predicted
+        if predicted is None:
             return
-        self._prompts(engine, "tokens" if routed.counted else "text").inc()
+        self._prompts.add(1, engine, "tokens" if routed.counted else "text")
         if reuse is not None and reuse.status == "reported" and reuse.reused is not None:
             # Both or none: their ratio is of the same requests.
-            self._predicted(engine).inc(routed.predicted)
-            self._reused(engine).inc(reuse.reused)
+            self._predicted.add(predicted, engine)
+            self._reused.add(reuse.reused, engine)
+
+    def settle(self) -> None:
+        """Behind the last one of a batch."""
+        for each in self._totals:
+            each.settle()
 
 
 def routing_families(pools: Sequence[EnginePool]) -> Iterator[Metric]:

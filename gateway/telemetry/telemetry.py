@@ -1,5 +1,7 @@
 """Everything that watches requests, as the app sees it."""
 
+from collections.abc import Sequence
+
 from prometheus_client import CollectorRegistry
 from starlette.requests import Request
 from starlette.responses import Response
@@ -42,8 +44,15 @@ class Telemetry:
         self._scrape = Scrape(registry, served, admission, ledger, siblings, self._limits.families, config)
         self.tracing.observe(self._scrape.own)
 
-    def ended(self, record: RequestRecord) -> None:
-        """Take a request that has ended, on the event loop."""
+    def ended(self, records: Sequence[RequestRecord]) -> None:
+        """Take requests that have ended, on the event loop."""
+        for record in records:
+            self._ended(record)
+        self._requests.settle()
+        self._routing.settle()
+        self.tracing.settle()
+
+    def _ended(self, record: RequestRecord) -> None:
         now = record.started + record.seconds
         facts = self._facts.facts(record, now)
         if facts is not None:

@@ -22,6 +22,9 @@ class Tracing:
     def observe(self, families: Callable[[], Iterable[Metric]]) -> None:
         """What to send, beside requests, from now on; called on any thread, again and again."""
 
+    def settle(self) -> None:
+        """Those that `ended` was told of are all of a batch."""
+
     async def aclose(self) -> None:
         """Send what was not sent yet, within bounds of time."""
 

@@ -16,6 +16,8 @@ from gateway.transport.eager import within
 MAX_DEPTH = 128  # levels of objects and arrays; templates and grammars recurse over what they are given
 MAX_PARTS = 300_000  # objects, arrays and members of objects: checking more of them would hold up everyone
 
+_SMALL = 16 * 1024  # bytes, whose values the garbage collector hardly notices
+
 _parsing = threading.Lock()
 
 
@@ -104,6 +106,8 @@ def _loads(raw: bytes) -> Any:
 
     Parsing never lets another thread run, so nobody else does without it, and the lock is never waited for long.
     """
+    if len(raw) <= _SMALL:
+        return orjson.loads(raw)
     with _parsing:
         collecting = gc.isenabled()
         gc.disable()

@@ -55,6 +55,10 @@ class OtelTracing(Tracing):
         if self._meters is not None:
             self._meters.ended(facts, record)
 
+    def settle(self) -> None:
+        if self._meters is not None:
+            self._meters.settle()
+
     def observe(self, families: Callable[[], Iterable[Metric]]) -> None:
         if self._meter_provider is not None:
             observe(self._meter_provider.get_meter(SCOPE), families)

@@ -10,8 +10,25 @@ from gateway.telemetry.buckets import (
     TOKEN_USAGE,
 )
 from gateway.telemetry.facts import RequestFacts
-from gateway.telemetry.otel.attributes import Attributes, error_type, who
+from gateway.telemetry.otel.attributes import Attributes, Value, error_type, who
 from gateway.transport.record import RequestRecord
+
+
+class _Sum:
+    """One counter. A batch is one addition for each set of attributes: the SDK takes microseconds for each."""
+
+    def __init__(self, counter: Counter) -> None:
+        self._counter = counter
+        self._added: dict[tuple[tuple[str, Value], ...], int] = {}
+
+    def add(self, amount: int, attributes: Attributes) -> None:
+        key = tuple(attributes.items())
+        self._added[key] = self._added.get(key, 0) + amount
+
+    def settle(self) -> None:
+        added, self._added = self._added, {}
+        for key, amount in added.items():
+            self._counter.add(amount, dict(key))
 
 
 class Meters:
@@ -21,8 +38,14 @@ class Meters:
         def seconds(name: str, text: str, bounds: tuple[float, ...]) -> Histogram:
             return meter.create_histogram(name, "s", text, explicit_bucket_boundaries_advisory=bounds)
 
-        def tokens(name: str, text: str) -> Counter:
-            return meter.create_counter(name, "{token}", text)
+        self._sums: list[_Sum] = []
+
+        def counter(name: str, unit: str, text: str) -> _Sum:
+            self._sums.append(found := _Sum(meter.create_counter(name, unit, text)))
+            return found
+
+        def tokens(name: str, text: str) -> _Sum:
+            return counter(name, "{token}", text)
 
         self._duration = seconds(
             "gen_ai.server.request.duration", "From first byte to last byte.", REQUEST_DURATION
@@ -53,12 +76,17 @@ class Meters:
             "kvgate.recomputed_tokens", "Prefilled prompt tokens, of requests that reported."
         )
         self._by_tier = tokens("kvgate.reused_tokens_by_tier", "Reused tokens where tiers were told apart.")
-        self._requests = meter.create_counter(
+        self._requests = counter(
             "kvgate.requests_by_reuse", "{request}", "Requests by what is known of their reuse."
         )
 
+    def settle(self) -> None:
+        """Behind the last request of a batch."""
+        for each in self._sums:
+            each.settle()
+
     def ended(self, facts: RequestFacts, record: RequestRecord) -> None:
-        """Count one request."""
+        """Count one request, once it is settled."""
         about = who(facts)
         for stage in record.stages.timed:
             if stage.name == "queue":
@@ -77,10 +105,9 @@ class Meters:
             self._per_token.record(facts.time_per_output_token_s, about)
         if facts.queued_s is not None:
             self._queue.record(facts.queued_s, about)
-        self._count_tokens(facts)
+        self._count_tokens(facts, about)
 
-    def _count_tokens(self, facts: RequestFacts) -> None:
-        about = who(facts)
+    def _count_tokens(self, facts: RequestFacts, about: Attributes) -> None:
         # Engines do not say how many tokens of a prompt are text.
         modality = about | {"gen_ai.token.modality": "unknown"}
         for counter, kind, tokens in (

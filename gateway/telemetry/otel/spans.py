@@ -2,6 +2,7 @@
 
 from typing import cast
 
+from opentelemetry.context import Context
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer, set_span_in_context
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
@@ -12,6 +13,7 @@ from gateway.transport.record import RequestRecord
 from gateway.transport.trace_context import TraceContext
 
 _W3C = TraceContextTextMapPropagator()
+_NOBODY = Context()  # not the one of whoever runs here
 
 
 class Spans:
@@ -24,13 +26,15 @@ class Spans:
         """Begin the server's span below the client's, and let the engine's begin below ours."""
         span = self._tracer.start_span(
             str(record.route),
-            context=_W3C.extract(dict(record.trace.headers)),
+            context=_W3C.extract(dict(given)) if (given := record.trace.headers) else _NOBODY,
             kind=SpanKind.SERVER,
             start_time=_nanoseconds(record, record.started),
         )
-        carrier: dict[str, str] = {}
-        _W3C.inject(carrier, set_span_in_context(span))
-        trace_id = format(span.get_span_context().trace_id, "032x")
+        ours = span.get_span_context()
+        trace_id = format(ours.trace_id, "032x")
+        carrier = {"traceparent": f"00-{trace_id}-{ours.span_id:016x}-{ours.trace_flags:02x}"}
+        if ours.trace_state:
+            carrier["tracestate"] = ours.trace_state.to_header()
         record.trace = TraceContext(trace_id, carrier, span)
 
     def ended(self, record: RequestRecord, facts: RequestFacts, at: float) -> None:
