@@ -27,6 +27,11 @@ from tests.gateway.telemetry.collector import Collector, collector
 from tests.gateway.telemetry.scraped import Scraped, scrape
 
 BODY = {"model": MODEL, "messages": [{"role": "user", "content": "All of the tides. " * 200}]}
+# What requests, engines, the ledger and the configuration say has its own way out, or none.
+OF_OTHERS = tuple(
+    f"kvgate_{what}"
+    for what in ("requests", "body", "reuse", "recomputed", "canon", "engine", "ledger", "config", "draining")
+)
 REDIS_ONLY = {name for name in (*COUNTERS, *GAUGES) if "shared_state" in name or name == "kvgate_gateways"}
 
 
@@ -98,6 +103,18 @@ def test_every_name_is_one_of_the_metrics_endpoint() -> None:
     assert {*COUNTERS, *GAUGES} - set(families) == REDIS_ONLY
     assert all(families[name].type == "counter" for name in COUNTERS if name in families)
     assert all(families[name].type == "gauge" for name in GAUGES if name in families)
+
+
+def test_whatever_a_scrape_says_of_the_way_to_a_replica_is_sent() -> None:
+    with watched(well, well, max_running={"fake": 4}) as it:
+        it.ask()
+        families = scrape(it.gateway.http).families.values()
+    ours = {
+        each.name
+        for each in families
+        if each.type in ("counter", "gauge") and each.name.startswith("kvgate_")
+    }
+    assert {name for name in ours if not name.startswith(OF_OTHERS)} <= {*COUNTERS, *GAUGES}
 
 
 def test_the_families_are_made_once_for_all_that_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
