@@ -184,7 +184,9 @@ class Served:
             return EngineNotReadyError(self._process.detail)
         unknown = [pool.name for pool in self.pools if not pool.models]
         if unknown:
-            return EngineNotReadyError(f"what {', '.join(unknown)} serves is not known yet")
+            # Which engines there are is no business of a tenant: some may be others' alone.
+            named = ", ".join(unknown) if tenant is DEFAULT else "every engine"
+            return EngineNotReadyError(f"what {named} serves is not known yet")
         names = [f"'{each.name}'" for each in self.models() if tenant.may_use(each.name)]
         has = ", ".join(names[:_MAX_NAMED]) + (", ..." if len(names) > _MAX_NAMED else "")
         message = (

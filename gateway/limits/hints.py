@@ -13,7 +13,7 @@ HEADER = b"x-kvgate-hints"
 @dataclass(slots=True)
 class _Pin:
     request: str
-    session: str | None
+    session: int | None  # its hash: clients choose how long their names are
     tokens: int
     lasts: float  # seconds from the request's end on
     until: float | None = None  # None: the request runs
@@ -51,7 +51,8 @@ class Pins:
         pin_s = granted.pin_s
         if limits.longest_pin_s is not None and pin_s > limits.longest_pin_s:
             pin_s = limits.longest_pin_s
-        if pin_s and not self._pin(limits, tenant, _Pin(request, session, tokens, pin_s)):
+        named = None if session is None else hash(session)
+        if pin_s and not self._pin(limits, tenant, _Pin(request, named, tokens, pin_s)):
             pin_s = 0.0
         if pin_s != granted.pin_s:
             granted = replace(granted, pin_s=pin_s)

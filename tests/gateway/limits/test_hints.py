@@ -53,6 +53,14 @@ def test_a_session_has_one_pin_the_newest() -> None:
     assert pins.tokens("a") == 190
 
 
+def test_a_long_name_of_a_session_is_not_kept() -> None:
+    pins, limits, wish = Pins(Clock()), TenantLimits(pinned_tokens=250), Retention(pin_s=60)
+    for session in ("s" * 1_000_000, "t" * 1_000_000):
+        granted(pins, wish, limits, session=session)
+    assert pins.tokens("a") == 200
+    assert not any("sss" in repr(pin) for pin in pins._pins["a"])
+
+
 def test_other_wishes_of_a_request_stay_when_its_pin_is_refused() -> None:
     limits = TenantLimits(pinned_tokens=0)
     assert granted(Pins(), Retention(60, 5.0, 1), limits) == (Retention(0, 5.0, 1), b"pin_ttl=0")

@@ -7,7 +7,13 @@ import httpx
 import openai
 import pytest
 
+from engine_adapters.errors import EngineNotReadyError
+from engine_adapters.remote.openai_compatible import OpenAICompatibleEngine
+from gateway.relay.remote import Remote
+from gateway.replicas.pool import EnginePool
+from gateway.served import Served
 from gateway.tenants.credentials import LONGEST
+from gateway.tenants.tenant import Tenant
 from tests.gateway.relay.serving import Rows
 from tests.gateway.running_server import Running, running
 from tests.gateway.scripted_engine import MODEL
@@ -164,3 +170,12 @@ def test_scopes_are_the_group_s_and_nobody_else_s(server: Running) -> None:
     assert scopes["alice"] == scopes["carl"] != scopes["bob"]
     assert len({each.salt for each in tenants.values()}) == 2
     assert not any(each.salt in scope for each in tenants.values() for scope in scopes.values())
+
+
+def test_engines_that_are_not_known_yet_are_not_named_to_a_tenant() -> None:
+    pool = EnginePool("blues-own", [Remote(OpenAICompatibleEngine("blues-own", "http://127.0.0.1:1"))])
+    served = Served(pools=[pool], embedded=False)
+    with pytest.raises(EngineNotReadyError, match="every engine"):
+        served.find("m", Tenant("red", "red"))
+    with pytest.raises(EngineNotReadyError, match="blues-own"):
+        served.find("m")
