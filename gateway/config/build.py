@@ -53,18 +53,6 @@ from gateway.tenants.authenticator import OPEN, Authenticator
 _GIB = 1024 * MIB
 
 
-def pools_of(config: Config, environ: Mapping[str, str]) -> list[EnginePool]:
-    """Engines behind HTTP, not asked yet.
-
-    Raises:
-        ConfigError: a key is not where it should be, or a tokenizer cannot be used.
-    """
-    return [
-        pool_of(engine, f"engines[{place}]", environ, made_from(engine, config))
-        for place, engine in config.remotes
-    ]
-
-
 @dataclass(frozen=True, slots=True)
 class MadeFrom:
     """What a pool is made from beside its own part of the file; while nothing of both changes, it stays what it is."""
@@ -85,7 +73,11 @@ def pool_of(
     more: MadeFrom | None = None,
     router: Router | None = None,
 ) -> EnginePool:
-    """One engine behind HTTP; raises as `pools_of`, naming `path`. `router`: one that knows its replicas already."""
+    """One engine behind HTTP, not asked yet. `router`: one that knows its replicas already.
+
+    Raises:
+        ConfigError: a key is not where it should be, or a tokenizer cannot be used; the message names `path`.
+    """
     more = more or MadeFrom()
     make, given = _maker(engine, path, environ), engine.replicas
     pool = partial(

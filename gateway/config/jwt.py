@@ -5,11 +5,12 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from gateway.config.base import ConfigModel
 from gateway.config.engines import Name
 from gateway.config.errors import ConfigError
+from gateway.config.one_or_many import OneOrMany
 from gateway.tenants.json_web_keys import JsonWebKeys
 from gateway.tenants.keyed import TokenVerifier
 
@@ -22,17 +23,12 @@ class JwtConfig(ConfigModel):
     """Tokens of an OpenID provider, beside keys."""
 
     issuer: Annotated[str, Field(min_length=1)]
-    audience: Annotated[list[str], Field(min_length=1)]  # a token has to be for one of these
+    audience: Annotated[list[str], OneOrMany, Field(min_length=1)]  # a token has to be for one of these
     jwks_url: Annotated[str, Field(pattern=r"^https?://[^\s@?#]+$")] | None = None
     jwks_file: Path | None = None
     algorithms: Annotated[list[Algorithm], Field(min_length=1)] | None = None  # None: all of these
     claim: Annotated[str, Field(min_length=1)] = "tenant"
     tenants: Annotated[dict[str, Name], Field(default_factory=dict)]  # value of the claim -> tenant
-
-    @field_validator("audience", mode="before")
-    @classmethod
-    def _one_or_many(cls, given: object) -> object:
-        return [given] if isinstance(given, str) else given
 
     @model_validator(mode="after")
     def _one_source(self) -> "JwtConfig":

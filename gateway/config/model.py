@@ -5,10 +5,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from canon.errors import PolicyError
 from canon.policy import RULES_VERSION, RULES_VERSIONS
 from canon.slots import CONFIRMATIONS
-from gateway.canonical.policies import parse_policy
 from gateway.config.admin import AdminConfig
 from gateway.config.aliases import AliasConfig, AliasName, check_aliases
 from gateway.config.base import ConfigModel
@@ -21,6 +19,7 @@ from gateway.config.jwt import JwtConfig
 from gateway.config.ledger import LedgerConfig
 from gateway.config.limits import LimitsConfig, QueueConfig
 from gateway.config.memory import MemoryConfig
+from gateway.config.one_or_many import CanonPolicies
 from gateway.config.routing import RoutingConfig
 from gateway.config.secret_ref import SecretRef
 from gateway.config.server import ServerConfig
@@ -33,7 +32,7 @@ class Config(ConfigModel):
 
     engines: Annotated[list[EngineConfig], Field(min_length=1)]
     aliases: Annotated[dict[AliasName, AliasConfig], Field(default_factory=dict)]
-    canon_policy: Annotated[list[str], Field(default_factory=list)]  # as --canon-policy
+    canon_policy: CanonPolicies  # as --canon-policy
     canon_rules_version: int = RULES_VERSION  # for conversations that begin; running ones keep theirs
     # Different values that make a gap in a line a learned slot.
     canon_slot_confirmations: Annotated[int, Field(ge=2, le=64)] = CONFIRMATIONS
@@ -55,21 +54,6 @@ class Config(ConfigModel):
     memory: MemoryConfig = MemoryConfig()
     directory: DirectoryConfig | None = None  # None: each gateway routes by what it knows itself
     routing: RoutingConfig = RoutingConfig()
-
-    @field_validator("canon_policy", mode="before")
-    @classmethod
-    def _one_or_many(cls, given: object) -> object:
-        return [given] if isinstance(given, str) else given
-
-    @field_validator("canon_policy")
-    @classmethod
-    def _policies(cls, given: list[str]) -> list[str]:
-        for text in given:
-            try:
-                parse_policy(text)
-            except PolicyError as error:
-                raise ValueError(str(error)) from error
-        return given
 
     @field_validator("canon_rules_version")
     @classmethod

@@ -6,12 +6,11 @@ from typing import Annotated
 
 from pydantic import Field, field_validator, model_validator
 
-from canon.errors import PolicyError
-from gateway.canonical.policies import parse_policy
 from gateway.config.base import ConfigModel
 from gateway.config.engines import Name
 from gateway.config.errors import ConfigError
 from gateway.config.limits import LimitsConfig
+from gateway.config.one_or_many import CanonPolicies
 from gateway.config.secret_ref import SecretRef
 from gateway.limits.tenant_limits import NO_LIMITS, TenantLimits
 from gateway.tenants.keyed import Keyed, TokenVerifier
@@ -62,7 +61,7 @@ class TenantConfig(ConfigModel):
     group: Name | None = None  # tenants of one group share prefixes; None: it shares with nobody
     keys: Annotated[list[KeyConfig], Field(default_factory=list)]
     models: list[_PATTERN] | None = None  # names and patterns, such as qwen-*; None: all
-    canon_policy: Annotated[list[str], Field(default_factory=list)]  # count before the gateway's
+    canon_policy: CanonPolicies  # count before the gateway's
     limits: LimitsConfig | None = None  # what is not written here is as in `limits:`
     may_bypass: bool = False  # whether its requests may ask for a weaker policy, with x-kvgate-policy
 
@@ -72,21 +71,6 @@ class TenantConfig(ConfigModel):
         if name == UNKNOWN.name:
             raise ValueError("this name stands for requests without a valid key")
         return name
-
-    @field_validator("canon_policy", mode="before")
-    @classmethod
-    def _one_or_many(cls, given: object) -> object:
-        return [given] if isinstance(given, str) else given
-
-    @field_validator("canon_policy")
-    @classmethod
-    def _policies(cls, given: list[str]) -> list[str]:
-        for text in given:
-            try:
-                parse_policy(text)
-            except PolicyError as error:
-                raise ValueError(str(error)) from error
-        return given
 
     @property
     def shares_as(self) -> str:

@@ -12,7 +12,6 @@ class PrefillRates:
     """Tokens a second by replica: the median of its newest requests; of all replicas where it has few."""
 
     def __init__(self, prior: float) -> None:
-        self._prior = prior
         self._own: dict[str, deque[float]] = {}
         self._known: dict[str, float] = {}
         self._common = prior

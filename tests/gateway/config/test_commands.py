@@ -13,7 +13,7 @@ import pytest
 
 from gateway.commands.config import check
 from gateway.commands.config.show import shown
-from gateway.config.build import pools_of
+from gateway.config.assemble import assembled
 from gateway.config.effective import digest
 from gateway.config.load import load_config
 from gateway.config.model import Config
@@ -140,7 +140,7 @@ def test_a_remote_engine_s_tokenizer_is_looked_with(
 ) -> None:
     more = "" if action is None else f", control_tokens_in_content: {action}"
     file.write_text(with_tokenizer(f"tokenizer: '{tiny_model('qwen3')}'{more}"))
-    (pool,) = pools_of(load_config(file), {})
+    (pool,) = assembled(load_config(file), {}).configured.pools
     (remote,) = pool.replicas
     assert (remote.control_tokens and remote.control_tokens.action) == looks
 

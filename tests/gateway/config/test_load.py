@@ -5,7 +5,8 @@ from textwrap import dedent
 
 import pytest
 
-from gateway.config.build import embedded_options, pools_of, settings_of
+from gateway.config.assemble import assembled
+from gateway.config.build import embedded_options, settings_of
 from gateway.config.engines import EmbeddedEngine
 from gateway.config.errors import ConfigError
 from gateway.config.load import load_config
@@ -50,7 +51,7 @@ def test_all_kinds_are_read(tmp_path: Path) -> None:
     )
     assert isinstance(config.local, EmbeddedEngine)
     assert config.local.block_size == 32
-    remotes = [pool.replicas[0] for pool in pools_of(config, {"DEEP_KEY": " secret\n"})]
+    remotes = [pool.replicas[0] for pool in assembled(config, {"DEEP_KEY": " secret\n"}).configured.pools]
     assert [remote.name for remote in remotes] == ["sgl", "v", "l", "deep", "claude"]
     assert dict(remotes[2].models) == {"short": "/a/long.gguf"}
     assert remotes[1].models == {}
@@ -150,7 +151,7 @@ def test_a_key_is_never_inline_and_never_repeated(tmp_path: Path) -> None:
 
 def with_key(tmp_path: Path, key: str, environ: dict[str, str]):
     config = load(tmp_path, f"engines:\n  - {{name: a, kind: openai, url: 'http://x', key: {key}}}")
-    return [pool.replicas[0] for pool in pools_of(config, environ)]
+    return [pool.replicas[0] for pool in assembled(config, environ).configured.pools]
 
 
 def test_a_key_comes_from_its_file(tmp_path: Path) -> None:
@@ -177,7 +178,7 @@ def test_a_key_that_is_not_there_is_told(tmp_path: Path, key: str, environ: dict
 
 def test_the_anthropic_key_has_a_header_of_its_own(tmp_path: Path) -> None:
     config = load(tmp_path, "engines:\n  - {name: a, kind: anthropic, url: 'http://x', key: {env: K}}")
-    (pool,) = pools_of(config, {"K": "k"})
+    (pool,) = assembled(config, {"K": "k"}).configured.pools
     (remote,) = pool.replicas
     headers = remote.engine._client.headers
     assert (headers["x-api-key"], "authorization" in headers) == ("k", False)

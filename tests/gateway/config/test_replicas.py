@@ -5,7 +5,7 @@ from textwrap import dedent
 
 import pytest
 
-from gateway.config.build import pools_of
+from gateway.config.assemble import assembled
 from gateway.config.errors import ConfigError
 from gateway.config.load import load_config
 from gateway.config.replicas import HealthConfig, ReplicatedEngine
@@ -18,7 +18,7 @@ from gateway.replicas.pool import EnginePool
 def pool(folder: Path, text: str, **environ: str) -> EnginePool:
     file = folder / "kvgate.yaml"
     file.write_text("engines:\n- name: fleet\n  kind: sglang\n" + dedent(text).replace("\n", "\n  "))
-    (made,) = pools_of(load_config(file), environ)
+    (made,) = assembled(load_config(file), environ).configured.pools
     return made
 
 

@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from engine_adapters.embedded.models.default_model import find_gguf
-from gateway.config.build import pools_of
+from gateway.config.assemble import assembled
 from gateway.config.load import load_config
 from gateway.replicas.address import ReplicaAddress
 from gateway.replicas.discovery.backoff import Backoff
@@ -154,7 +154,7 @@ def test_a_fleet_of_real_engines_goes_on_when_one_is_killed(
         first = stack.enter_context(llama_cpp_server(gguf.path, None))
         file = tmp_path / "kvgate.yaml"
         file.write_text(FLEET.format(first=first.url, second=llama_cpp.url))
-        (pool,) = pools_of(load_config(file), {})
+        (pool,) = assembled(load_config(file), {}).configured.pools
         with relaying([], pools=[pool]) as gateway:
             wait_until(lambda: all(each.asked.is_set() for each in pool.replicas), "both were asked", 60)
             body = {"model": "smollm2", "messages": [{"role": "user", "content": "Count to a thousand."}]}

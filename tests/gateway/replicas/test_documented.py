@@ -5,7 +5,7 @@ from pathlib import Path
 
 import yaml
 
-from gateway.config.build import pools_of
+from gateway.config.assemble import assembled
 from gateway.config.load import load_config
 from gateway.config.replicas import HealthConfig, RetryConfig
 
@@ -16,7 +16,7 @@ def test_the_example_is_a_configuration(tmp_path: Path) -> None:
     (example,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
     file = tmp_path / "kvgate.yaml"
     file.write_text(example)
-    pools = pools_of(load_config(file), {"KUBERNETES_SERVICE_HOST": "10.0.0.1"})
+    pools = assembled(load_config(file), {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}).configured.pools
     assert [pool.name for pool in pools] == ["qwen", "llama", "small"]
     assert [each.replica for each in pools[2].replicas] == ["small/10.0.0.5:8080", "small/big"]
 
