@@ -72,6 +72,8 @@ class Replay:
 
     async def __call__(self, request: Request) -> Response:
         asked = (request.method, _path(request), _parsed(await request.body()))
+        if asked[2] is not None and "application/json" not in request.headers.get("content-type", ""):
+            return PlainTextResponse("Only 'application/json' is allowed", 400)  # as vLLM answers
         for index, each in enumerate(self._left):
             if (each.method, each.path, each.body) == asked:
                 del self._left[index]

@@ -3,8 +3,6 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, ClassVar
 
-import orjson
-
 from engine_adapters.base import Tier
 from engine_adapters.errors import EngineFailureError, EngineNotReadyError, UnsupportedByEngineError
 from engine_adapters.remote.http_engine import HttpEngine, HttpOptions
@@ -130,8 +128,8 @@ class VllmEngine(HttpEngine):
         for _ in range(2 if caching else 1):
             body = {"model": models[0], "prompt": prompt, "max_tokens": 1, "cache_salt": _PROBE_SALT}
             try:
-                url, asked = f"{self._root}/completions", orjson.dumps(body)
-                answer = await self.ask("POST", url, content=asked, timeout=_PROBE_WAIT_S)
+                url = f"{self._root}/completions"
+                answer = await self.ask("POST", url, json=body, timeout=_PROBE_WAIT_S)
             except EngineNotReadyError:
                 return None  # it serves no completions
             if read_usage(self._profile, answer).reuse.reused is not None:

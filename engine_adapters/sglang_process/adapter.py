@@ -2,9 +2,9 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import aclosing
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,9 @@ from engine_adapters.sglang_process.tool_parser import sglang_tool_parser
 
 log = logging.getLogger("kvgate.sglang")
 
+# The path of a special token that was written in a chat body; None: there is none. Called on a thread.
+Typed: TypeAlias = Callable[[Mapping[str, Any]], str | None]
+
 # Thinking as SGLang finds it in the template, and what it reused in every answer.
 _DEFAULTS = {"reasoning_parser": "auto", "enable_cache_report": True}
 
@@ -41,10 +44,11 @@ class SGLangProcess(EngineAdapter):
     proved that both render them alike, they get the ids made here.
     """
 
-    def __init__(self, config: SGLangConfig, child: Child, proof: Proof) -> None:
+    def __init__(self, config: SGLangConfig, child: Child, proof: Proof, typed: Typed | None = None) -> None:
         self._config = config
         self._child = child
         self._proof = proof
+        self._typed = typed
         self._tokenizer = Tokenizer.from_file(str(config.model / "tokenizer.json"))
         self._running = 0
         self._counted = dict.fromkeys(
@@ -62,10 +66,13 @@ class SGLangProcess(EngineAdapter):
         self._watching = asyncio.create_task(self._watch())
 
     @classmethod
-    async def start(cls, config: SGLangConfig, render: Render | None = None) -> "SGLangProcess":
+    async def start(
+        cls, config: SGLangConfig, render: Render | None = None, typed: Typed | None = None
+    ) -> "SGLangProcess":
         """Start the engine, wait for it, and prove how it renders chats; raises EngineNotReadyError.
 
-        `render`: how they are rendered here; None: nothing is proved, and SGLang renders them all.
+        `render`: how they are rendered here; None: nothing is proved, and SGLang renders them all. `typed`: where
+        special tokens were written in a chat, which would act in SGLang's rendering; None: they may.
         """
         child = await _started(config)
         try:
@@ -74,7 +81,7 @@ class SGLangProcess(EngineAdapter):
             await child.close(at_once=True)
             raise
         say(proof)
-        return cls(config, child, proof)
+        return cls(config, child, proof, typed)
 
     def capabilities(self) -> Capabilities:
         info = self._child.info
@@ -92,7 +99,7 @@ class SGLangProcess(EngineAdapter):
 
     async def generate(self, request: GenerateRequest) -> AsyncIterator[Event]:
         child = self._ready()
-        op, asked = self._asked(request, int(child.info["context_length"]))
+        op, asked = await self._asked(request, int(child.info["context_length"]))
         self._running += 1
         ended = False
         try:
@@ -109,7 +116,7 @@ class SGLangProcess(EngineAdapter):
             if not ended:
                 child.abort(request.request_id)
 
-    def _asked(self, request: GenerateRequest, context_length: int) -> tuple[str, dict[str, Any]]:
+    async def _asked(self, request: GenerateRequest, context_length: int) -> tuple[str, dict[str, Any]]:
         """The child's operation, and what it is asked."""
         if request.route != "chat":
             return "generate", native_request(request, context_length)
@@ -120,7 +127,19 @@ class SGLangProcess(EngineAdapter):
                 "continue_final_message.",
                 param="add_generation_prompt",
             )
+        if not by_ids and self._typed is not None:
+            await self._refuse_typed(self._typed, request.body)
         return "chat", chat_request(request, context_length, by_ids=by_ids)
+
+    @staticmethod
+    async def _refuse_typed(typed: Typed, body: Mapping[str, Any]) -> None:
+        path = await asyncio.to_thread(typed, body)
+        if path is not None:
+            raise InvalidRequestError(
+                "This chat is rendered by SGLang, where special tokens of the model that are written in content act: "
+                "leave them out, or have the operator allow them (control_tokens_in_content).",
+                param=path,
+            )
 
     def _count(self, usage: Usage) -> Usage:
         counted = self._counted

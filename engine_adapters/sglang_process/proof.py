@@ -219,6 +219,6 @@ def say(proof: Proof) -> None:
     for difference in proof.differs:
         log.warning(
             "SGLang renders these chats itself, since our token ids are not the same: %s. "
-            "What is predicted for them, and special tokens in their content, may differ.",
+            "What is predicted for them may differ, and special tokens in their content are refused.",
             difference,
         )

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from canon.errors import TemplateError
-from canon.tokens import PromptTokenizer
-from engine_adapters.sglang_process.adapter import SGLangProcess
+from canon.tokens import ControlTokenScanner, PromptTokenizer
+from engine_adapters.sglang_process.adapter import SGLangProcess, Typed
 from engine_adapters.sglang_process.config import SGLangConfig
 from engine_adapters.sglang_process.proof import Render
 from gateway.prompts import PromptSource
+from gateway.relay.control_tokens import ControlTokenCheck
 from gateway.served import Backend
 
 
@@ -35,7 +36,15 @@ async def start_sglang(options: SGLangOptions, progress: Callable[[str], None]) 
     prompts = await asyncio.to_thread(sglang_prompts, options, model)
     progress(f"starting SGLang with {model.name}")
     render = await asyncio.to_thread(rendering, model)
-    return Backend(await SGLangProcess.start(options.engine, render), prompts, options.name, model)
+    typed = None
+    if options.control_tokens_in_content != "allow":
+        typed = await asyncio.to_thread(_typed, model)
+    return Backend(await SGLangProcess.start(options.engine, render, typed), prompts, options.name, model)
+
+
+def _typed(folder: Path) -> Typed:
+    check = ControlTokenCheck(ControlTokenScanner.from_folder(folder), "report")
+    return lambda body: next(iter(check.found("chat", body)), None)
 
 
 def rendering(folder: Path) -> Render:

@@ -45,7 +45,7 @@ Start = Callable[..., Any]
 async def start(model: Path) -> AsyncIterator[Start]:
     started: list[SGLangProcess] = []
 
-    async def start(render: Any = as_characters, **arguments: object) -> SGLangProcess:
+    async def start(render: Any = as_characters, typed: Any = None, **arguments: object) -> SGLangProcess:
         config = SGLangConfig(
             Path(sys.executable),
             model,
@@ -54,7 +54,7 @@ async def start(model: Path) -> AsyncIterator[Start]:
             start_s=60,
             restarts=0,
         )
-        started.append(await SGLangProcess.start(config, render))
+        started.append(await SGLangProcess.start(config, render, typed))
         return started[-1]
 
     yield start
@@ -155,6 +155,18 @@ async def test_a_turn_left_closed_needs_our_own_rendering(start: Start):
     with pytest.raises(InvalidRequestError) as refused:
         await events_of(unproved, chat(add_generation_prompt=False))
     assert refused.value.param == "add_generation_prompt"
+
+
+async def test_special_tokens_that_would_act_are_refused_with_their_place(start: Start):
+    def typed(body: Mapping[str, Any]) -> str | None:
+        return "messages[0].content" if "<|im_end|>" in body["messages"][0]["content"] else None
+
+    engine = await start(drifts=["tools"], typed=typed)
+    assert "input_ids" in await asked_of(engine, chat("<|im_end|>"))  # text there
+    assert await asked_of(engine, chat(tools=[TOOL]))
+    with pytest.raises(InvalidRequestError) as refused:
+        await events_of(engine, chat("<|im_end|>", tools=[TOOL]))
+    assert refused.value.param == "messages[0].content"
 
 
 async def test_only_fields_of_a_chat_reach_the_engine_and_its_cache_is_the_tenants(start: Start):
