@@ -293,13 +293,53 @@ def doctor(
         int,
         typer.Option(min=64, max=100_000, help="Of the longest prompt; hosted APIs cache none under 1,024."),
     ] = 1500,
+    isolation: Annotated[
+        bool,
+        typer.Option("--isolation", help="Are tenants apart in what is cached: by reports, and by time."),
+    ] = False,
+    key_a: Annotated[
+        str | None, typer.Option(help="--isolation: where one tenant's key is, env:NAME or file:PATH.")
+    ] = None,
+    key_b: Annotated[
+        str | None, typer.Option(help="--isolation: the same of a tenant that must not share with it.")
+    ] = None,
+    key_mate: Annotated[
+        str | None, typer.Option(help="--isolation: the same of a tenant of the first one's group.")
+    ] = None,
+    trials: Annotated[int, typer.Option(min=12, max=200, help="--isolation: on each tier.")] = 24,
+    fill_tokens: Annotated[
+        int,
+        typer.Option(min=0, max=1 << 30, help="--isolation: at most, to push prefixes down to lower tiers."),
+    ] = 200_000,
+    tier: Annotated[
+        list[str] | None,
+        typer.Option(help="--isolation: a tier that has to be reached; may be repeated.", show_default="all"),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
     """Can this engine report reuse, does it hit, does it isolate: a few requests, a verdict, what to change."""
     from gateway.commands.doctor import command
 
-    options = command.DoctorOptions(url, kind, model, key_env, tokenizer, words, key_file)
-    code = command.run(options, os.environ, as_json=json)
+    if isolation:
+        from gateway.commands.doctor import isolation as apart
+
+        asked = apart.IsolationOptions(
+            url,
+            kind,
+            model,
+            key_env if key_file is None else f"file:{key_file}",
+            key_a,
+            key_b,
+            key_mate,
+            words,
+            trials,
+            fill_tokens,
+            tuple(tier or ()),
+        )
+        code = apart.run(asked, os.environ, as_json=json)
+    else:
+        options = command.DoctorOptions(url, kind, model, key_env, tokenizer, words, key_file)
+        code = command.run(options, os.environ, as_json=json)
     if code:
         raise typer.Exit(code)
 

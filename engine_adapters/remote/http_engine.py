@@ -144,9 +144,17 @@ class HttpEngine(RelayEngine):
         salted = request.route in self.salted
         if salted:
             values |= salt_values(request)
-        body = patched(request.body, values, request.fields().keys()) if values else request.body
+        body = self.patched_body(request, values)
         gone = salts_taken_out(request, salted=salted)
         return without(body, gone) if gone else body
+
+    def patched_body(self, request: RelayRequest, values: Mapping[str, bytes]) -> bytes:
+        """The request's body with `values` set."""
+        return patched(request.body, values, request.fields().keys()) if values else request.body
+
+    def upstream_headers(self, request: RelayRequest) -> Mapping[str, str]:
+        """What goes on beside the headers of every request; names in lower case."""
+        return request.headers
 
     def upstream_values(self, request: RelayRequest) -> dict[str, bytes]:
         """Top-level keys that are set upstream, as JSON texts."""
@@ -300,7 +308,9 @@ class _Relay(AbstractAsyncContextManager[RelayedAnswer]):
         engine, request = self._engine, self._request
         method = METHODS.get(request.route, "POST")
         body = engine.upstream_body(request) if request.body else b""
-        self._exchange = await engine.opened(engine.url(request), body, request.headers, method)
+        self._exchange = await engine.opened(
+            engine.url(request), body, engine.upstream_headers(request), method
+        )
         profile = engine.profile_of(request.route)
         return _HttpAnswer(engine.name, self._exchange, profile, prompts_in(request), self._rewrites)
 

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal, TypeAlias, get_args
 import orjson
 
 from engine_adapters.base import Health, ReuseReport, Tier
+from engine_adapters.errors import UnsupportedByEngineError
 from engine_adapters.reuse.reading import UsageRead
 
 Route = Literal[
@@ -42,6 +43,7 @@ class RelayRequest:
         True  # False: the client did not ask for usage in the stream, so its chunk must not reach it
     )
     salt: str | None = None  # keeps tenants apart where the engine takes one
+    tenant: str = ""  # the name, for an engine that keeps books of its own; empty: it is not told
     headers: Mapping[str, str] = field(default_factory=dict)  # to send on: trace context, for example
     parsed: Mapping[str, Any] | None = None  # `body`, where whoever asks has it at hand
     target: str = ""  # the id of a response, of routes to one that the engine keeps
@@ -126,6 +128,15 @@ def adapters_in(cards: Iterable[Mapping[str, Any]]) -> frozenset[str]:
     return frozenset(str(card.get("id")) for card in cards if card.get("parent"))
 
 
+@dataclass(frozen=True, slots=True)
+class OtherPurge:
+    """What became of a tenant at an engine that forgets one."""
+
+    blocks: int | None  # of KV; None: it does not say
+    complete: bool
+    detail: str = ""  # what is still there, and why
+
+
 class RelayEngine(ABC):
     """One engine behind HTTP. Used from one event loop."""
 
@@ -163,6 +174,15 @@ class RelayEngine(ABC):
     @abstractmethod
     async def flush(self) -> None:
         """Forget cached prefixes; raises UnsupportedByEngineError where the engine has no way to."""
+
+    forgets: bool = False  # whether it can forget one tenant
+
+    async def forget(self, tenant: str, salt: str, *, shared: bool) -> OtherPurge:
+        """Forget what came under `salt`; `shared`: others have the salt, too, so that only what names the tenant goes.
+
+        Raises UnsupportedByEngineError where the engine has no way to, EngineError where it does not do it.
+        """
+        raise UnsupportedByEngineError(f"The engine {self.name} has no way to forget one tenant.")
 
     @abstractmethod
     async def aclose(self) -> None:

@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 from engine_adapters.reuse.engines import read_llama_cpp, read_lmdeploy, read_ollama, read_sglang, read_vllm
 from engine_adapters.reuse.hosted import read_anthropic, read_bedrock, read_gemini
+from engine_adapters.reuse.kvgate import read_kvgate
 from engine_adapters.reuse.openai import read_deepseek, read_kimi, read_minimax, read_openai, read_xai
 from engine_adapters.reuse.reading import Payload, UsageRead
 
@@ -27,6 +28,7 @@ PROFILES: Mapping[str, Profile] = MappingProxyType(
         profile.name: profile
         for profile in (
             Profile("openai", read_openai),
+            Profile("kvgate", read_kvgate),
             Profile("sglang", read_sglang),
             Profile("vllm", read_vllm, one_prompt=True),
             Profile("llama_cpp", read_llama_cpp),

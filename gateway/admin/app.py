@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from engine_adapters.remote.kvgate import SALT_HEADER, TENANT_HEADER
 from gateway.admin.options import AdminOptions
 from gateway.errors import ApiError, internal, invalid
 from gateway.process.front import ALONE, Siblings, SiblingsAwayError
@@ -18,13 +19,14 @@ from gateway.relay.remote import Remote
 from gateway.reload.live import Live
 from gateway.replicas.pool import EnginePool
 from gateway.served import Served
+from gateway.tenants.behalf import on_behalf
 from gateway.tenants.credentials import credential, incorrect
 from gateway.tenants.purging import Forgotten, PurgeAsk, Purges, both
 from gateway.tenants.tenant import Tenant
 from gateway.transport.answer import json_response
 
 _LARGEST = 4096  # bytes of a body
-_ASKED = frozenset({"tenant", "group", "flush_engines"})
+_ASKED = frozenset({"tenant", "group", "flush_engines", "salt", "member", "shared"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +93,14 @@ class AdminApp:
         tenant = next((each for each in tenants if each.name == asked.get("tenant")), None)
         if tenant is None:
             raise ApiError(404, "There is no such tenant.", param="tenant", code="tenant_not_found")
-        others = tuple(each.name for each in tenants if each.group == tenant.group and each is not tenant)
-        shared = () if asked.get("group") else others
+        if "salt" in asked:
+            tenant = _member(tenant, asked)
+            shared: tuple[str, ...] = ("others of its group",) if asked.get("shared") else ()
+        else:
+            others = tuple(each.name for each in tenants if each.group == tenant.group and each is not tenant)
+            shared = () if asked.get("group") else others
         scopes = () if shared else self._scopes(tenant)
-        ask = PurgeAsk(tenant.name, scopes, shared, bool(asked.get("flush_engines")))
+        ask = PurgeAsk(tenant.name, scopes, shared, bool(asked.get("flush_engines")), tenant.salt)
         found = await self._everywhere(ask)
         return json_response(
             {
@@ -133,6 +139,18 @@ def _replica(pool: EnginePool, remote: Remote) -> dict[str, Any]:
     return shown if follower is None else {**shown, "kv_events": asdict(follower.state)}
 
 
+def _member(gateway: Tenant, asked: dict[str, Any]) -> Tenant:
+    """One of the tenants of another gateway; raises ApiError 400."""
+    if not gateway.gateway:
+        raise invalid(
+            "This tenant is no gateway, whose tenants could be told by a salt.", "salt", "invalid_value"
+        )
+    name = asked.get("member")
+    salt = str(asked["salt"]).encode()
+    said = [(TENANT_HEADER.encode(), str(name).encode())] if name else []
+    return on_behalf(gateway, [(SALT_HEADER.encode(), salt), *said])
+
+
 def _shown(tenant: Tenant) -> dict[str, Any]:
     """Nothing that opens or reads anything."""
     return {
@@ -142,6 +160,7 @@ def _shown(tenant: Tenant) -> dict[str, Any]:
         "models": None if tenant.models is None else list(tenant.models),
         "canon_policy": list(tenant.canon),
         "may_bypass": tenant.may_bypass,
+        "gateway": tenant.gateway,
         "limits": None if tenant.limits is None else asdict(tenant.limits),
     }
 

@@ -2,15 +2,16 @@
 
 import asyncio
 from collections.abc import Callable
+from functools import reduce
 
 from engine_adapters.errors import EngineError, EngineNotReadyError, UnsupportedByEngineError
 from gateway.canonical.stage import CanonStage
 from gateway.ledger.capture import BodyCapture
 from gateway.ledger.expectation import Predictor
-from gateway.replicas.pool import EnginePool
+from gateway.relay.remote import Remote
 from gateway.responses.bindings import ResponseBindings
 from gateway.served import Backend, Served
-from gateway.tenants.purging import Forgotten, PurgeAsk, Purges
+from gateway.tenants.purging import Forgotten, PurgeAsk, Purges, both
 
 _UNTIL_EVICTED = (
     "cannot forget one tenant: its salt keeps what is there from all others, and it goes when it is evicted, or with "
@@ -100,25 +101,24 @@ async def _kv(served: Served, ask: PurgeAsk) -> Forgotten:
 
 
 async def _engines(served: Served, ask: PurgeAsk) -> Forgotten:
-    """Those behind HTTP: none of them forgets one salt."""
-    if not served.pools:
+    """Those behind HTTP. Other kvgates forget by salt, where they can be asked to; the others only everything."""
+    found: list[Forgotten] = []
+    for pool in served.pools:
+        found += [await _forgotten(remote, ask) for remote in pool.replicas]
+    if not found:
         return Forgotten(0)
-    if not ask.flush_engines:
-        return Forgotten(
-            None, f"{', '.join(pool.name for pool in served.pools)} {_UNTIL_EVICTED}", complete=False
-        )
-    failed = [each for pool in served.pools for each in await _flushed(pool)]
-    if failed:
-        return Forgotten(None, "; ".join(failed), complete=False)
+    return reduce(both, found)
+
+
+async def _forgotten(remote: Remote, ask: PurgeAsk) -> Forgotten:
+    try:
+        if ask.salt is not None and remote.engine.forgets:
+            told = await remote.engine.forget(ask.tenant, ask.salt, shared=not ask.whole)
+            detail = "" if told.complete else f"{remote.replica} kept something: {told.detail}"
+            return Forgotten(told.blocks, detail, complete=told.complete)
+        if not ask.flush_engines:
+            return Forgotten(None, f"{remote.name} {_UNTIL_EVICTED}", complete=False)
+        await remote.engine.flush()
+    except EngineError as error:
+        return Forgotten(None, f"{remote.replica}: {error}", complete=False)
     return Forgotten(None, "all were emptied")
-
-
-async def _flushed(pool: EnginePool) -> list[str]:
-    """What went wrong."""
-    wrong = []
-    for remote in pool.replicas:
-        try:
-            await remote.engine.flush()
-        except EngineError as error:
-            wrong.append(f"{remote.replica}: {error}")
-    return wrong

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from canon.errors import ModelFolderError
 from canon.memory import LocalStore
@@ -11,6 +12,7 @@ from canon.tokens import ControlTokenScanner, PromptTokenizer
 from engine_adapters.embedded.config import EmbeddedConfig
 from engine_adapters.remote.anthropic import AnthropicEngine
 from engine_adapters.remote.http_engine import HttpOptions
+from engine_adapters.remote.kvgate import AdminDoor, KvgateEngine
 from engine_adapters.remote.llama_cpp import LlamaCppEngine
 from engine_adapters.remote.openai_compatible import OpenAICompatibleEngine
 from engine_adapters.remote.relay import RelayEngine
@@ -20,6 +22,7 @@ from engine_adapters.sglang_process.config import SGLangConfig
 from gateway.canonical.policies import parse_policy
 from gateway.config.discovery import discovery_of
 from gateway.config.engines import (
+    AnotherKvgate,
     Anthropic,
     EmbeddedEngine,
     OpenAICompatible,
@@ -127,8 +130,10 @@ def _maker(engine: RemoteEngine, path: str, environ: Mapping[str, str]) -> MakeR
     own = tuple(dict.fromkeys(engine.names().values()))
     check = _control_tokens(engine, path)
 
+    admin = _admin_key(engine, path, environ)
+
     def make(address: ReplicaAddress) -> Remote:
-        adapter = _adapter(engine, address.url, own, options)
+        adapter = _adapter(engine, address.url, own, options, admin)
         replica = f"{engine.name}/{address.name}" if address.name else None
         return Remote(adapter, engine.names(), check, replica, engine.health.look(), engine.cache_tokens)
 
@@ -169,9 +174,32 @@ def _key_headers(engine: RemoteEngine, key: str | None) -> dict[str, str]:
     return {"x-api-key": key} if isinstance(engine, Anthropic) else {"authorization": f"Bearer {key}"}
 
 
-def _adapter(engine: RemoteEngine, url: str, models: tuple[str, ...], options: HttpOptions) -> RelayEngine:
+def _admin_key(engine: RemoteEngine, path: str, environ: Mapping[str, str]) -> str | None:
+    if not isinstance(engine, AnotherKvgate) or engine.admin is None:
+        return None
+    return engine.admin.key.read(f"{path}.admin.key", environ)
+
+
+def _admin_door(engine: AnotherKvgate, url: str, key: str | None) -> AdminDoor | None:
+    """On the host of its URL, so that each replica has its own."""
+    if engine.admin is None or key is None:
+        return None
+    parts = urlsplit(url)
+    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+    return AdminDoor(f"{parts.scheme}://{host}:{engine.admin.port}", key)
+
+
+def _adapter(
+    engine: RemoteEngine,
+    url: str,
+    models: tuple[str, ...],
+    options: HttpOptions,
+    admin_key: str | None = None,
+) -> RelayEngine:
     if isinstance(engine, Anthropic):
         return AnthropicEngine(engine.name, url, models, options)
+    if isinstance(engine, AnotherKvgate):
+        return KvgateEngine(engine.name, url, models, options, _admin_door(engine, url, admin_key))
     if isinstance(engine, OpenAICompatible):
         return OpenAICompatibleEngine(engine.name, url, models, options, engine.profile)
     assert isinstance(engine, SelfHosted)

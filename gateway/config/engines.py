@@ -20,6 +20,13 @@ Size = Annotated[float, Field(gt=0, le=1 << 20)]  # GiB
 MaxRunning = Annotated[int | None, Field(default=None, ge=1, le=1 << 20)]
 
 
+class OtherAdmin(ConfigModel):
+    """The admin app of another kvgate, on the host of its URL."""
+
+    port: Annotated[int, Field(ge=1, le=65535)] = 8001
+    key: SecretRef
+
+
 class EmbeddedEngine(ConfigModel):
     """The engine in this process; every key is the option of `kvgate serve` of that name."""
 
@@ -157,6 +164,13 @@ class OpenAICompatible(RemoteEngine):
         return profile
 
 
+class AnotherKvgate(RemoteEngine):
+    """Another kvgate, which believes this one for whom it asks: it has `gateway: true` at the tenant of `key`."""
+
+    kind: Literal["kvgate"]
+    admin: OtherAdmin | None = None  # None: tenants cannot be forgotten there
+
+
 class Anthropic(RemoteEngine):
     """Anthropic's messages API."""
 
@@ -164,6 +178,6 @@ class Anthropic(RemoteEngine):
 
 
 EngineConfig: TypeAlias = Annotated[
-    EmbeddedEngine | SGLangProcessEngine | SelfHosted | OpenAICompatible | Anthropic,
+    EmbeddedEngine | SGLangProcessEngine | SelfHosted | AnotherKvgate | OpenAICompatible | Anthropic,
     Field(discriminator="kind"),
 ]

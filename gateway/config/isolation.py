@@ -8,7 +8,7 @@ from gateway.config.tenants import TenantConfig
 from gateway.tenants.tenant import Tenant
 
 # Kinds of engines whose cache is divided by a salt, or by the scope of a request.
-SALTED = frozenset({"embedded", "sglang_process", "sglang", "vllm"})
+SALTED = frozenset({"embedded", "kvgate", "sglang_process", "sglang", "vllm"})
 
 
 def groups_of(
@@ -20,7 +20,9 @@ def groups_of(
     names = engine.client_names()
     if names:
         names = [*names, *(name for name, alias in aliases.items() if alias.engine == engine.name)]
-    return sorted({each.shares_as for each in tenants if not names or _may_use_any(each, names)})
+    users = [each for each in tenants if not names or _may_use_any(each, names)]
+    groups = {each.shares_as for each in users}
+    return sorted(groups | {f"tenants of {each.name}" for each in users if each.gateway})
 
 
 def must_salt(

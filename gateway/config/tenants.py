@@ -63,6 +63,8 @@ class TenantConfig(ConfigModel):
     models: list[_PATTERN] | None = None  # names and patterns, such as qwen-*; None: all
     canon_policy: CanonPolicies  # count before the gateway's
     limits: LimitsConfig | None = None  # what is not written here is as in `limits:`
+    # Whether its key is another kvgate's, which is believed for whom of its own tenants it asks.
+    gateway: bool = False
     may_bypass: bool = False  # whether its requests may ask for a weaker policy, with x-kvgate-policy
 
     @field_validator("name")
@@ -122,6 +124,7 @@ def tenants_of(
             mark="" if secret is None else mark_of(secret, each.shares_as),
             canon=tuple(each.canon_policy),
             may_bypass=each.may_bypass,
+            gateway=each.gateway,
             limits=None if each.limits is None else each.limits.over(limits),
         )
         for each in configured

@@ -137,6 +137,7 @@ async def outgoing(
         model=remote.models.get(incoming.model, incoming.model),
         asks_usage=given.wanted.asks_usage or incoming.header(HEADER) == "full",
         salt=incoming.tenant.salt,
+        tenant=incoming.tenant.name,
         headers=_headers(incoming, route, record, engine_id),
         parsed=body,
     )

@@ -72,6 +72,8 @@ class _OneResponse(GenerationEndpoint):
             body=b"",
             stream=("stream", "true") in asked,
             model="",
+            salt=record.tenant.salt,
+            tenant=record.tenant.name,
             headers={"x-request-id": record.id, **record.trace.headers},
             parsed={},
             target=self._target,

@@ -8,6 +8,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from engine_adapters.errors import EngineNotReadyError
+from engine_adapters.remote.kvgate import FACTS, OWNER
+from gateway.behind import facts_of
 from gateway.errors import from_engine, not_ready
 from gateway.served import Served, ServedModel
 from gateway.settings import GatewaySettings
@@ -36,7 +38,7 @@ class ModelRoutes:
             models = [each for each in self._served.models() if tenant.may_use(each.name)]
         except EngineNotReadyError as error:
             raise from_engine(error, self._retry_after_s) from None
-        return json_response({"object": "list", "data": [self._model(model) for model in models]})
+        return json_response({"object": "list", "data": [self._model(model, tenant) for model in models]})
 
     async def get_model(self, request: Request, model: str) -> Response:
         """One model, or 404 `model_not_found`."""
@@ -46,7 +48,7 @@ class ModelRoutes:
             found = next(each for each in self._served.models() if each.name == model)
         except EngineNotReadyError as error:
             raise from_engine(error, self._retry_after_s) from None
-        return json_response(self._model(found))
+        return json_response(self._model(found, tenant))
 
     async def health(self) -> Response:
         """The process is alive; says nothing about the model."""
@@ -65,12 +67,13 @@ class ModelRoutes:
         record.tenant = await self._tenants().authenticate(request.scope["headers"])
         return record.tenant
 
-    def _model(self, model: ServedModel) -> dict[str, Any]:
+    def _model(self, model: ServedModel, tenant: Tenant) -> dict[str, Any]:
         known = {} if model.context_length is None else {"max_model_len": model.context_length}
         return {
             "id": model.name,
             "object": "model",
             "created": self._created,
-            "owned_by": "kvgate",
+            "owned_by": OWNER,
             **known,
+            **({FACTS: facts_of(self._served, model.name, tenant)} if tenant.gateway else {}),
         }

@@ -1,12 +1,9 @@
 """Whose request it is."""
 
-from collections.abc import Iterable
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
+from gateway.tenants.behalf import Headers, check_none
 from gateway.tenants.tenant import DEFAULT, Tenant
-
-# As they came, names in lower case; a name may stand there more than once.
-Headers: TypeAlias = Iterable[tuple[bytes, bytes]]
 
 
 class Authenticator(Protocol):
@@ -23,7 +20,8 @@ class Open:
     """Everyone is the one tenant there is."""
 
     async def authenticate(self, headers: Headers) -> Tenant:
-        """The default tenant, whatever the headers say."""
+        """The default tenant; raises ApiError 400 for a salt that another gateway would have believed."""
+        check_none(headers)
         return DEFAULT
 
     def tenants(self) -> tuple[Tenant, ...]:

@@ -1,7 +1,7 @@
 """The key of a request, out of its headers."""
 
 from gateway.errors import ApiError
-from gateway.tenants.authenticator import Headers
+from gateway.tenants.behalf import Headers
 
 LONGEST = 8192  # bytes; a JWT may have some thousands
 

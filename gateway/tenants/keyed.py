@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from gateway.tenants.authenticator import Headers
+from gateway.tenants.behalf import Headers, on_behalf
 from gateway.tenants.credentials import credential, incorrect
 from gateway.tenants.keys import KeySource, find
 from gateway.tenants.tenant import Tenant
@@ -42,7 +42,7 @@ class Keyed:
             tenant = await self._by_token(given)
         if tenant is None:
             raise incorrect()
-        return tenant
+        return on_behalf(tenant, headers)
 
     async def _by_token(self, given: bytes) -> Tenant | None:
         if self._tokens is None or given.count(b".") != 2:

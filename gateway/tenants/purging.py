@@ -16,6 +16,7 @@ class PurgeAsk:
     scopes: tuple[str, ...]  # what is kept by scope; empty: others share it, and it stays
     shared_with: tuple[str, ...] = ()  # tenants whose prefixes these are, too, so that `scopes` is empty
     flush_engines: bool = False  # empty engines that cannot forget one tenant
+    salt: str | None = None  # of the tenant's group, for engines that forget by it
 
     @property
     def whole(self) -> bool:

@@ -24,6 +24,7 @@ class Tenant:
     admin: bool = (
         False  # by the key that came: answers say how they were routed, which tells what others sent
     )
+    gateway: bool = False  # whether it is another kvgate, which says for whom it asks
     may_bypass: bool = True  # whether its requests may ask for a weaker canon policy than they get
 
     def scope(self, model: str) -> str:

@@ -2,10 +2,8 @@
 
 import json
 import os
-import re
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,44 +15,15 @@ import pytest
 
 from gateway.ledger.opening import open_reader
 from gateway.tenants.keys import hash_of
-
-KEYS = {
-    "red": "kvg_red-0123456789abcdef",
-    "blue": "kvg_blue-0123456789abcde",
-    "navy": "kvg_navy-0123456789abcde",
-}
-ADMIN = "an admin key of thirty characters"
-SALT = "a secret of some thirty-two bytes"
-MODEL = "tiny"
-ENVIRON = {"SALT": SALT, "ADMIN": ADMIN}
+from tests.end_to_end.running import ADMIN, ADMINS, KEYS, MODEL, SALT, TENANTS, Process, embedded
 
 
-class Gateway:
+class Gateway(Process):
     """One serving process."""
 
     def __init__(self, file: Path, ledger: Path) -> None:
-        self.file, self.ledger = file, ledger
-        self.lines: list[str] = []
-        self.url = self.admin = ""
-        command = [sys.executable, "-m", "gateway", "serve", "--config", str(file), "--port", "0"]
-        self.process = subprocess.Popen(
-            command, stderr=subprocess.PIPE, text=True, env={**os.environ, **ENVIRON}
-        )
-        self._ready = threading.Event()
-        threading.Thread(target=self._read, daemon=True).start()
-        assert self._ready.wait(120), self.lines
-        assert self.url, self.lines
-
-    def _read(self) -> None:
-        assert self.process.stderr is not None
-        for line in self.process.stderr:
-            self.lines.append(line.rstrip())
-            if found := re.search(r"admins are answered on (\S+)", line):
-                self.admin = found[1]
-            if found := re.search(r"ready on (\S+)", line):
-                self.url = found[1]
-                self._ready.set()
-        self._ready.set()
+        self.ledger = ledger
+        super().__init__(file)
 
     def ask(self, tenant: str, text: str, **more: Any) -> int:
         """Tokens that were reused."""
@@ -78,29 +47,19 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def gateway(tiny_model: Callable[[str], Path], folder: Path) -> Iterator[Gateway]:
-    groups = {"red": "red", "blue": "sea", "navy": "sea"}
     config = {
-        "engines": [
-            {
-                "kind": "embedded", "model": str(tiny_model("llama")), "served_model_name": MODEL,
-                "kv_cache_gib": 0.02, "host_cache_gib": 0.02, "disk_cache_dir": str(folder / "disk"),
-                "disk_cache_gib": 0.05,
-            }
-        ],
+        "engines": [embedded(tiny_model("llama"), folder)],
         "ledger": {"url": str(folder / "rows.db")},
         "capture": {"folder": str(folder / "bodies"), "share": 1},
-        "tenants": [
-            {"name": name, "group": group, "keys": [hash_of(KEYS[name])]} for name, group in groups.items()
-        ],
+        "tenants": TENANTS,
         "salt_secret": {"env": "SALT"},
-        "admin": {"port": 0, "key": {"env": "ADMIN"}, "metrics": "here"},
-    }  # fmt: skip
+        "admin": ADMINS,
+    }
     file = folder / "kvgate.yaml"
     file.write_text(json.dumps(config))
     it = Gateway(file, folder / "rows.db")
     yield it
-    it.process.terminate()
-    it.process.wait(60)
+    it.end()
 
 
 def prompt(about: str) -> str:

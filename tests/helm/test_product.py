@@ -36,6 +36,18 @@ def test_the_embedded_engine_s_file_is_one_that_kvgate_takes(tmp_path: Path):
     assert result.exit_code == 0, result.output
 
 
+def test_the_embedded_engines_believe_the_gateway_and_let_in_nobody_else():
+    objects = render(example("gpu-embedded"))
+    inside = yaml.safe_load(file_of(objects, "kv-kvgate-engine"))
+    assert "allow_no_keys" not in inside["server"]
+    assert inside["tenants"] == [{"name": "gateway", "gateway": True}]
+    (outside,) = yaml.safe_load(file_of(objects))["engines"]
+    assert (outside["kind"], outside["key"]) == ("kvgate", {"file": "/etc/kvgate/secret/engine.key"})
+    volumes = one(objects, "StatefulSet", "kv-kvgate-engine")["spec"]["template"]["spec"]["volumes"]
+    (secret,) = [each["secret"] for each in volumes if each["name"] == "secret"]
+    assert secret["items"] == [{"key": "engine.keys", "path": "engine.keys"}]
+
+
 def test_what_the_file_says_counts_over_what_the_chart_would_say():
     engines = [{"name": "e", "kind": "vllm", "url": "http://e:1"}]
     values = {"config": {"engines": engines, "server": {"grace_s": 3}, "ledger": {"keep": "1d"}}}
@@ -119,10 +131,11 @@ def _as_in_a_pod(text: str, folder: Path) -> Path:
     """The file with a pod's folders under `folder`."""
     secrets = folder / "secret"
     secrets.mkdir()
-    for name in ("admin.key", "salt", "ledger.url", "valkey.password", "redis.password"):
+    for name in ("admin.key", "engine.key", "salt", "ledger.url", "valkey.password", "redis.password"):
         (secrets / name).write_text("s" * 40)
     lines = [f"{tenant} sha256:{'a' * 63}{n}" for n, tenant in enumerate(_tenants(text))]
-    (secrets / "tenants.keys").write_text("\n".join(lines) + "\n")
+    for name in ("tenants.keys", "engine.keys"):
+        (secrets / name).write_text("\n".join(lines) + "\n")
     save_tiny_model("llama", folder / "tokenizers" / "qwen3")
     file = folder / "kvgate.yaml"
     file.write_text(

@@ -1,11 +1,12 @@
 """Which engine answers, and what each kind has to be started with."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from engine_adapters.remote.anthropic import AnthropicEngine
 from engine_adapters.remote.http_engine import HttpEngine, HttpOptions
+from engine_adapters.remote.kvgate import OWNER, KvgateEngine
 from engine_adapters.remote.llama_cpp import LlamaCppEngine
 from engine_adapters.remote.openai_compatible import OpenAICompatibleEngine
 from engine_adapters.remote.relay import Route
@@ -52,11 +53,18 @@ _OWNERS: Mapping[str, str] = {
     "llamacpp": "llama_cpp",
     "library": "ollama",
     "lmdeploy": "lmdeploy",
+    OWNER: "kvgate",
 }
 
 KINDS = tuple(PROFILES)
 
-_ENGINES = {"sglang": SGLangEngine, "llama_cpp": LlamaCppEngine, "anthropic": AnthropicEngine}
+_Make: TypeAlias = Callable[[str, str, tuple[str, ...], HttpOptions], HttpEngine]
+_ENGINES: Mapping[str, _Make] = {
+    "kvgate": KvgateEngine,
+    "sglang": SGLangEngine,
+    "llama_cpp": LlamaCppEngine,
+    "anthropic": AnthropicEngine,
+}
 
 
 def advice_for(kind: str) -> Advice:

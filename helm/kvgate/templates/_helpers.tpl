@@ -94,7 +94,7 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{- end -}}
 {{- $merged := mergeOverwrite $own (deepCopy .Values.config) -}}
 {{- if .Values.engine.enabled -}}
-{{- $engine := mergeOverwrite (dict "name" "embedded" "kind" "openai" "replicas" (dict "kubernetes" (dict "namespace" .Release.Namespace "service" (include "kvgate.engineName" .) "port" 8000))) (deepCopy .Values.engine.asEngine) -}}
+{{- $engine := mergeOverwrite (dict "name" "embedded" "kind" "kvgate" "key" (dict "file" (printf "/etc/kvgate/secret/%s" .Values.engine.secretKey)) "replicas" (dict "kubernetes" (dict "namespace" .Release.Namespace "service" (include "kvgate.engineName" .) "port" 8000))) (deepCopy .Values.engine.asEngine) -}}
 {{- $_ := set $merged "engines" (concat (default list $merged.engines) (list $engine)) -}}
 {{- end -}}
 {{- toYaml $merged -}}

@@ -9,7 +9,7 @@ from gateway.aliases import Alias
 from gateway.relay.remote import Remote
 from gateway.served import Backend
 from gateway.settings import GatewaySettings
-from gateway.tenants.authenticator import Headers
+from gateway.tenants.behalf import Headers
 from gateway.tenants.tenant import Tenant
 from tests.gateway.relay.fake_engine import fake_engine, whole
 from tests.gateway.relay.serving import Relaying, relaying

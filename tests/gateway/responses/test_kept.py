@@ -13,7 +13,7 @@ from engine_adapters.remote.openai_compatible import OpenAICompatibleEngine
 from engine_adapters.remote.vllm import VllmEngine
 from gateway.relay.remote import Remote
 from gateway.replicas.pool import EnginePool
-from gateway.tenants.authenticator import Headers
+from gateway.tenants.behalf import Headers
 from gateway.tenants.tenant import Tenant
 from tests.gateway.relay.fake_engine import MODEL, Asked, Connection, FakeEngine, event, fake_engine
 from tests.gateway.relay.serving import Relaying, relaying
