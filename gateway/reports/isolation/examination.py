@@ -1,9 +1,9 @@
 """The examination: trials on prefixes just warmed, then on such that newer ones have pushed further down."""
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Literal, TypeAlias
 
 from engine_adapters.base import Tier
 from gateway.reports.doctor.prober import Prober, Told
@@ -14,11 +14,8 @@ from gateway.reports.isolation.trial import BY_CHANCE, Trial, main_tier
 
 _WARM_UPS = 2  # requests of each tenant before anything counts
 _MATES = 3  # trials in which a tenant of the same group asks, too
-_LOOKS = 12  # at most, on the way down to one tier
-_LOWER: tuple[Tier, ...] = ("host", "disk", "store")
-
-# Where prefixes came to that were pushed down: a tier, out of every cache, or not far enough.
-_Place: TypeAlias = Tier | Literal["nowhere", "no further"]
+_LOOKS = 10  # at most, on the way down in one round
+_ROUNDS = 5  # at most, of prefixes that are pushed down
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +30,7 @@ class Scale:
     @property
     def requests(self) -> int:
         """At most."""
-        down = len(_LOWER) * (4 * self.trials + 2 * _LOOKS)
+        down = _ROUNDS * (5 * self.trials + 3 * _LOOKS)
         return 3 * _WARM_UPS + 2 * 4 * self.trials + _MATES + down + self.fill_tokens // self.words
 
 
@@ -125,50 +122,63 @@ class Examination:
         """Trials on lower tiers, as far down as it goes; why it goes no further."""
         if self._trials[-1].warm.reuse.by_tier is None:
             return "lower tiers, if there are any: what is reused is not told by tier here"
-        done: set[Tier] = {"device"}
-        while True:
-            if self._scale.tiers and not set(self._scale.tiers) - done:
+        for _ in range(_ROUNDS):
+            if self._scale.tiers and not set(self._scale.tiers) - self._done():
                 return ""
             kept = [self._fresh() for _ in range(self._scale.trials)]
             looks = [self._fresh() for _ in range(_LOOKS)]
             warmed = await self._warmed(kept, looks)
-            tier = await self._pushed_below(done, looks)
-            if tier == "no further":
-                return self._why_no_further()
-            if tier == "nowhere":
+            if not await self._pushed_down(looks):
+                break
+            if not await self._on_lower_tiers(kept, warmed):
                 return "lower tiers, if there are any: not even the owner gets anything back from there"
-            for number, text in enumerate(kept):
-                self._tell(f"prefixes on the {tier}, trial {number + 1}", number)
-                trial = await self._trial(text, warmed[text], owner_last=True)
-                if trial.tier(self._base()) is not None:  # else newer ones have pushed it out meanwhile
-                    self._trials.append(trial)
-            done.add(tier)
+        spent = f"{self._filled:,} tokens of other prompts"
+        return f"lower tiers, if there are any: {spent} pushed too little there (--fill-tokens)"
+
+    async def _on_lower_tiers(self, kept: Sequence[str], warmed: Mapping[str, Told]) -> int:
+        """How many of the prefixes were on tiers that were not done when they were asked for."""
+        there, done = 0, self._done()
+        for number, text in enumerate(kept):
+            trial = await self._trial(text, warmed[text], owner_last=True)
+            tier = trial.tier(self._base())
+            self._tell(f"prefixes pushed down, trial {number + 1}: {tier or 'gone'}", number)
+            if tier is not None:
+                self._trials.append(trial)
+                there += tier not in done
+        return there
 
     async def _warmed(self, kept: Sequence[str], looks: Sequence[str]) -> dict[str, Told]:
-        """The looks among the kept, so that they go where those go."""
-        self._say(f"{len(kept) + len(looks)} prefixes, to be pushed further down")
-        texts = [*kept]
-        step = max(1, len(kept) // len(looks))
-        for number, look in enumerate(looks):
-            texts.insert(number * (step + 1), look)
-        return {text: await self._owner(text) for text in texts}
+        """The first answers. Looks lie among the kept, so that they go where those go.
 
-    async def _pushed_below(self, done: set[Tier], looks: Sequence[str]) -> _Place:
-        """The first tier not in `done` that prefixes come to."""
+        Each is asked for twice: what came once only, some caches drop before it gets any further down.
+        """
+        self._say(f"{len(kept) + len(looks)} prefixes, to be pushed further down")
+        texts = [*kept, *looks]
+        self._random.shuffle(texts)
+        first: dict[str, Told] = {}
+        for text in texts:
+            first[text] = await self._owner(text)
+            await self._owner(text)
+        return first
+
+    async def _pushed_down(self, looks: Sequence[str]) -> bool:
+        """Whether prefixes are no more on a tier that is done; False: what may be spent is spent."""
         step = 1
         for text in looks:
-            told = await self._owner(text)
-            tier = main_tier(told.reuse)
-            if tier is None or (told.reused or 0) <= self._base():
-                return "nowhere"
-            if tier not in done:
-                return tier
+            tier = main_tier((await self._owner(text)).reuse)
+            if tier not in self._done():
+                return True
             if self._filled >= self._scale.fill_tokens:
-                return "no further"
+                return False
             self._say(f"they are on the {tier}: {step} prompts more")
             await self._fill(step)
             step *= 2
-        return "no further"
+        return False
+
+    def _done(self) -> set[str]:
+        """Tiers with trials enough."""
+        counts = Counter(trial.tier(self._base()) for trial in self._trials)
+        return {tier for tier, count in counts.items() if tier is not None and count >= FEWEST}
 
     async def _fill(self, prompts: int) -> None:
         for _ in range(prompts):
@@ -176,10 +186,6 @@ class Examination:
                 return
             told = await self._owner(self._fresh())
             self._filled += told.prompt or self._scale.words
-
-    def _why_no_further(self) -> str:
-        spent = f"{self._filled:,} tokens of other prompts"
-        return f"lower tiers, if there are any: {spent} pushed nothing there (--fill-tokens)"
 
     def _base(self) -> int:
         return (baseline(self._trials) or 0) + BY_CHANCE

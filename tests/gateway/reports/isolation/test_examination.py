@@ -90,7 +90,7 @@ def test_tenants_that_are_apart_are_isolated_on_every_tier():
     found = examined(Cache())
     assert verdicts(found) == {"device": "isolated", "host": "isolated", "disk": "isolated"}
     assert found.verdict == "isolated"
-    assert "not even the owner" in found.not_reached
+    assert "lower tiers" in found.not_reached
 
 
 @pytest.mark.parametrize("tells_tiers", [True, False])

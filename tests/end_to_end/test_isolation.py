@@ -1,0 +1,85 @@
+"""`kvgate doctor --isolation` on real servers: two kvgates in a row over tiers, and llama.cpp with a shared cache."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.end_to_end.running import KEYS, TENANTS, Chain, chain, embedded, serving
+from tests.llama_cpp_server import LlamaCppServer
+from tests.tiny_models import save_tiny_model
+
+
+def examined(url: str, *arguments: str) -> tuple[int, dict[str, Any]]:
+    command = [sys.executable, "-m", "gateway", "doctor", url.removesuffix("/v1"), "--isolation", "--json"]
+    environ = {**os.environ, **{f"KEY_{name.upper()}": key for name, key in KEYS.items()}}
+    done = subprocess.run(
+        [*command, "--trials", "12", *arguments],
+        capture_output=True, text=True, env=environ, timeout=280, check=False,
+    )  # fmt: skip
+    assert not any(key in done.stdout + done.stderr for key in KEYS.values())
+    assert done.stdout, done.stderr
+    return done.returncode, json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chain]:
+    folder = tmp_path_factory.mktemp("isolation")
+    model = save_tiny_model("llama", folder / "model", max_position_embeddings=4096)
+    with chain(embedded(model, folder, host_cache_gib=0.01), folder) as it:
+        yield it
+
+
+def test_tenants_of_an_outer_gateway_are_apart_on_the_tiers_of_the_inner_one(both: Chain) -> None:
+    arguments = ["--key-a", "env:KEY_BLUE", "--key-b", "env:KEY_RED", "--key-mate", "env:KEY_NAVY"]
+    _, found = examined(both.outer.url, *arguments, "--words", "200", "--fill-tokens", "150000")
+    # Whether times decide is for the machine's load to say; that nothing is reused is not.
+    tiers = {each["tier"]: each for each in found["findings"]}
+    assert {"device", "host"} <= tiers.keys()
+    assert {each["verdict"] for each in tiers.values()} <= {"isolated", "cannot tell"}
+    assert {each["other_reused"] for each in tiers.values()} <= {0, 16}
+    assert min(each["own_reused"] for each in tiers.values()) > 1000
+    assert found["mate"]["shares"]
+
+
+def test_two_tenants_of_one_group_are_found_to_share(both: Chain) -> None:
+    arguments = ["--key-a", "env:KEY_BLUE", "--key-b", "env:KEY_NAVY"]
+    code, found = examined(both.outer.url, *arguments, "--words", "200", "--tier", "device")
+    assert (code, found["verdict"]) == (1, "leaks")
+
+
+def test_a_shared_cache_of_llama_cpp_is_found_to_leak(llama_cpp: LlamaCppServer, tmp_path: Path) -> None:
+    engine = {"name": "llama", "kind": "llama_cpp", "url": llama_cpp.url, "shared_cache": True}
+    config = {
+        "engines": [engine], "ledger": {"url": "off"}, "tenants": TENANTS, "salt_secret": {"env": "SALT"},
+    }  # fmt: skip
+    with serving(tmp_path / "kvgate.yaml", config) as gateway:
+        arguments = ["--key-a", "env:KEY_BLUE", "--key-b", "env:KEY_RED"]
+        code, found = examined(gateway.url, *arguments, "--words", "100", "--tier", "device")
+    assert (code, found["verdict"]) == (1, "leaks"), found
+    assert found["findings"][0]["other_reused"] > 80
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--key-a", "env:KEY_RED"], "Two tenants are needed"),
+        (["--key-a", "env:KEY_RED", "--key-b", "KEY_RED"], "Two of the keys are the same"),
+        (["--key-a", "env:NOT_THERE", "--key-b", "KEY_RED"], "NOT_THERE holds no key"),
+        (["--key-a", "file:/nowhere", "--key-b", "KEY_RED"], "/nowhere cannot be read"),
+        (["--kind", "openai"], "takes no salts that could stand for tenants"),
+        (["--kind", "vllm", "--tier", "roof"], "no tier roof"),
+    ],
+)
+def test_what_cannot_be_examined_is_said(both: Chain, arguments: list[str], said: str) -> None:
+    command = [sys.executable, "-m", "gateway", "doctor", both.outer.url, "--isolation", *arguments]
+    done = subprocess.run(
+        command, capture_output=True, text=True, env={**os.environ, "KEY_RED": KEYS["red"]}, check=False
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert said in done.stderr
