@@ -38,12 +38,14 @@ class DirectedRouter:
     def __init__(self, own: Router, directory: PrefixDirectory) -> None:
         self.own = own
         self.directory = directory
+        self._several = False  # where there is but one replica, nobody asks where to go
 
     async def choose(self, ask: RouteAsk, candidates: Sequence[str]) -> Decision:
         """One of `candidates`."""
         chain = None
+        self._several = self._several or len(candidates) > 1
         try:
-            if ask.prompt:
+            if ask.prompt and self._several:
                 chain = await chained(ask)
                 ask = replace(ask, chain=chain, hints=await self._hints(ask.scope, chain, candidates))
         except (TypeError, ValueError, RecursionError):
