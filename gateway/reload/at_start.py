@@ -25,7 +25,9 @@ RELOADED = frozenset(
         "routing",
     }
 )
-AT_START = frozenset({"server", "ledger", "capture", "otlp_endpoint", "redis", "memory", "admin"})
+AT_START = frozenset(
+    {"server", "ledger", "capture", "otlp_endpoint", "redis", "memory", "directory", "admin"}
+)
 
 
 def waiting_keys(started: Config, wanted: Config) -> tuple[str, ...]:

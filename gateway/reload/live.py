@@ -49,7 +49,7 @@ class Live:
         """`router` gives who chooses an engine's replicas, from its name and who would if this process was alone."""
         self.state = state  # None: there is no file that could be loaded again
         self._router = router
-        self._share(configured)
+        self.share(configured)
         self._epochs = [Epoch(configured)]
         self._make: Make = lambda _: {}
         self._closing: set[asyncio.Task[None]] = set()
@@ -71,7 +71,7 @@ class Live:
 
     def put(self, configured: Configured) -> None:
         """Requests get this from now on; its engines have been started. Those that run go on with what they have."""
-        self._share(configured)
+        self.share(configured)
         self._epochs.append(Epoch(configured, self._make(configured)))
         self._close_unused()
 
@@ -86,7 +86,8 @@ class Live:
         pools = {pool for epoch in self._epochs for pool in epoch.configured.pools}
         await asyncio.gather(*(pool.aclose() for pool in pools), *self._closing)
 
-    def _share(self, configured: Configured) -> None:
+    def share(self, configured: Configured) -> None:
+        """Let others have a part in the choice of replicas, before its engines are started; again is of no effect."""
         for pool in configured.pools:
             pool.router = self._router(pool.name, pool.router)
 

@@ -96,6 +96,7 @@ class Reloader:
 
     async def _begin(self, wanted: Assembly, live: Live) -> None:
         fresh = wanted.fresh(self._now)
+        live.share(wanted.configured)
         try:
             await _answered(fresh)
         except asyncio.CancelledError:
