@@ -20,7 +20,7 @@ class AdminConfig(ConfigModel):
     host: Annotated[str, Field(min_length=1, max_length=255)] = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535)] = 8001  # 0 takes a free one
     key: SecretRef
-    metrics: Literal["both", "here"] = "both"  # here: /metrics is not served on the port of requests
+    metrics: Literal["both", "here"] = "here"  # both: /metrics is served on the port of requests, too
 
     def options(self, environ: Mapping[str, str]) -> AdminOptions:
         """As the server takes it; raises ConfigError where the key is not where it should be."""

@@ -22,7 +22,7 @@ def checks_at_start(config: Config, environ: Mapping[str, str]) -> Iterator[Call
     """Each raises ConfigError. Nothing is downloaded, connected to or written."""
     yield partial(_check_open, config)
     yield partial(_check_ledger, config, environ)
-    yield partial(load_of, config)
+    yield partial(load_of, config, environ)
     for place, engine in enumerate(config.engines):
         if isinstance(engine, EmbeddedEngine):
             yield partial(_check_model, engine, f"engines[{place}]")

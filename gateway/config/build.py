@@ -209,8 +209,12 @@ def _adapter(
     return own(engine.name, url, models, options)
 
 
-def embedded_options(engine: EmbeddedEngine) -> EmbeddedOptions:
-    """What the embedded engine is told."""
+def embedded_options(engine: EmbeddedEngine, path: str, environ: Mapping[str, str]) -> EmbeddedOptions:
+    """What the embedded engine is told.
+
+    Raises:
+        ConfigError: a secret is not where it should be; its key begins with `path`.
+    """
     config = EmbeddedConfig(
         model=engine.model,
         served_name=engine.served_model_name,
@@ -222,6 +226,9 @@ def embedded_options(engine: EmbeddedEngine) -> EmbeddedOptions:
         host_cache_bytes=int(engine.host_cache_gib * _GIB),
         disk_cache_dir=engine.disk_cache_dir,
         disk_cache_bytes=int(engine.disk_cache_gib * _GIB),
+        store=None if engine.store is None else engine.store.shared(f"{path}.store", environ),
+        coding=engine.cold.coding(f"{path}.cold", environ),
+        write_policy=engine.write_policy,
         threads=engine.threads,
         trust_remote_code=engine.trust_remote_code,
         tool_parser=engine.tool_parser,
@@ -243,11 +250,11 @@ def sglang_options(engine: SGLangProcessEngine) -> SGLangOptions:
     return SGLangOptions(config, engine.name, engine.control_tokens_in_content)
 
 
-def load_of(config: Config) -> Load | None:
+def load_of(config: Config, environ: Mapping[str, str]) -> Load | None:
     """What loads the engine that this process runs; None: it runs none.
 
     Raises:
-        ConfigError: packages for it are missing.
+        ConfigError: packages for it are missing, or secrets.
     """
     local = config.local
     if local is None:
@@ -258,17 +265,21 @@ def load_of(config: Config) -> Load | None:
         raise ConfigError(
             f"engines: the embedded engine needs {', '.join(missing)}: pip install 'kvgate[embedded]'"
         )
-    return partial(load_embedded, embedded_options(local))
+    return partial(load_embedded, embedded_options(local, _path(config, local), environ))
 
 
-def prompts_of(config: Config) -> Callable[[Path], PromptSource] | None:
+def prompts_of(config: Config, environ: Mapping[str, str]) -> Callable[[Path], PromptSource] | None:
     """What makes prompts of the engine that this server runs, from a tokenizer's folder; None: it runs none."""
     local = config.local
     if local is None:
         return None
     if isinstance(local, SGLangProcessEngine):
         return partial(sglang_prompts, sglang_options(local))
-    return partial(embedded_prompts, embedded_options(local))
+    return partial(embedded_prompts, embedded_options(local, _path(config, local), environ))
+
+
+def _path(config: Config, engine: object) -> str:
+    return f"engines[{next(i for i, each in enumerate(config.engines) if each is engine)}]"
 
 
 def ledger_of(config: Config) -> str | None:

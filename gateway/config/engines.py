@@ -7,6 +7,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from engine_adapters.reuse.profiles import PROFILES
 from gateway.config.base import ConfigModel
+from gateway.config.cold import ColdConfig, Size, StoreConfig
 from gateway.config.kv_events import KvEventsConfig
 from gateway.config.replicas import FoundReplicas, ReplicatedEngine
 from gateway.config.secret_ref import SecretRef
@@ -15,7 +16,6 @@ from gateway.kv_events.options import apart
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 HostPattern = Annotated[str, Field(pattern=r"^[a-z0-9*?.:_-]{1,253}$")]
 ClientField = Annotated[str, Field(pattern=r"^[A-Za-z0-9_]{1,64}$")]
-Size = Annotated[float, Field(gt=0, le=1 << 20)]  # GiB
 # Requests at one replica at once; others wait here, and tenants take turns. None: as many as it takes.
 MaxRunning = Annotated[int | None, Field(default=None, ge=1, le=1 << 20)]
 
@@ -40,6 +40,10 @@ class EmbeddedEngine(ConfigModel):
     host_cache_gib: Annotated[float, Field(ge=0, le=1 << 20)] = 0
     disk_cache_dir: Path | None = None
     disk_cache_gib: Size = 8
+    cold: ColdConfig = ColdConfig()
+    store: StoreConfig | None = None
+    # When a block is copied below the device: at its second use, at its eviction, or never.
+    write_policy: Literal["write_through_on_second_hit", "write_back", "none"] = "write_through_on_second_hit"
     block_size: Annotated[int, Field(ge=1, le=1024)] = 16
     # Of the KV pool: what one group's prompts of a model may hold, or keep by hints, before they make room for others.
     scope_share: Annotated[float, Field(ge=0, le=1)] = 0.25
@@ -54,6 +58,8 @@ class EmbeddedEngine(ConfigModel):
     def _through_the_host(self) -> "EmbeddedEngine":
         if self.disk_cache_dir is not None and not self.host_cache_gib:
             raise ValueError("disk_cache_dir needs host_cache_gib: blocks reach the disk through main memory")
+        if self.store is not None and not self.host_cache_gib:
+            raise ValueError("store needs host_cache_gib: blocks reach it through main memory")
         return self
 
     def client_names(self) -> list[str]:

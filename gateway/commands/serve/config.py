@@ -50,8 +50,8 @@ def serve_config(file: Path | None, where: Where, given: Collection[str], enviro
     parts = Parts(
         replace(where.options(config.server), admin=admin),
         replace(settings_of(config), otel=otel),
-        load_of(config),
-        prompts_of(config),
+        load_of(config, environ),
+        prompts_of(config, environ),
         lambda: _serving(file, environ, first or assembled(config, environ), kept, refused),
         lambda leads: LedgerBooks(
             ledger_of(config),

@@ -5,6 +5,7 @@ from textwrap import dedent
 
 import pytest
 
+from engine_adapters.embedded.cold_config import ColdCoding, SharedStore
 from gateway.config.assemble import assembled
 from gateway.config.build import embedded_options, settings_of
 from gateway.config.engines import EmbeddedEngine
@@ -116,6 +117,14 @@ def test_all_kinds_are_read(tmp_path: Path) -> None:
             "line 2, column 44: 'name' stands twice",
         ),
         (
+            "engines:\n  - {kind: embedded, store: {folder: /x, secret: {env: A}}}",
+            "engines[0]: store needs host_cache_gib",
+        ),
+        (
+            "engines:\n  - {kind: embedded, host_cache_gib: 1, store: {secret: {env: A}}}",
+            "engines[0].store: write either folder or mooncake",
+        ),
+        (
             "engines:\n  - {kind: embedded, disk_cache_dir: /x}",
             "engines[0]: disk_cache_dir needs host_cache_gib",
         ),
@@ -215,13 +224,16 @@ def test_the_embedded_engine_gets_its_keys(tmp_path: Path) -> None:
             host_cache_gib: 2
             disk_cache_dir: /kv
             block_size: 32
+            cold: {compression: 3, quantize: int8, quantize_error: 0.02, secret: {env: COLD}}
+            store: {folder: /mnt/kv, gib: 2, secret: {env: STORE}}
+            write_policy: write_back
             scope_share: 0.4
             threads: 3
             control_tokens_in_content: allow
         """,
     )
     assert isinstance(config.local, EmbeddedEngine)
-    options = embedded_options(config.local)
+    options = embedded_options(config.local, "engines[0]", {"COLD": "c" * 16, "STORE": "s" * 20})
     engine = options.engine
     assert (engine.model, engine.served_name, engine.block_size, engine.threads) == (
         "owner/model",
@@ -232,6 +244,9 @@ def test_the_embedded_engine_gets_its_keys(tmp_path: Path) -> None:
     assert (engine.kv_bytes, engine.host_cache_bytes) == (1 << 29, 2 << 30)
     assert (engine.disk_cache_dir, engine.disk_cache_bytes) == (Path("/kv"), 8 << 30)
     assert engine.scope_share == 0.4
+    assert engine.coding == ColdCoding(3, "int8", 0.02, b"c" * 16)
+    assert engine.store == SharedStore(b"s" * 20, Path("/mnt/kv"), 2 << 30)
+    assert engine.write_policy == "write_back"
     assert (options.name, options.control_tokens_in_content) == ("embedded", "allow")
 
 

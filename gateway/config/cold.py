@@ -1,0 +1,67 @@
+"""`cold:` and `store:` of an embedded engine: the tiers below main memory."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from engine_adapters.embedded.cold_config import ColdCoding, SharedStore
+from gateway.config.base import ConfigModel
+from gateway.config.errors import ConfigError
+from gateway.config.secret_ref import SecretRef
+
+Size = Annotated[float, Field(gt=0, le=1 << 20)]  # GiB
+_GIB = 1 << 30
+_SHORTEST = 16  # bytes of a secret
+
+
+class ColdConfig(ConfigModel):
+    """How blocks are kept on disk and in the store; keys as the options `--cold-...`."""
+
+    compression: Annotated[int, Field(ge=1, le=19)] | None = None  # zstd level
+    quantize: Literal["int8", "fp8"] | None = None
+    quantize_error: Annotated[float, Field(ge=0, le=0.5)] = 0.03
+    secret: SecretRef | None = None  # encrypts them
+
+    def coding(self, path: str, environ: Mapping[str, str]) -> ColdCoding:
+        """As the engine takes it; raises ConfigError, which names `path`."""
+        key = None if self.secret is None else _secret(self.secret, f"{path}.secret", environ)
+        return ColdCoding(self.compression, self.quantize, self.quantize_error, key)
+
+
+class StoreConfig(ConfigModel):
+    """A store that several servers share: a mounted folder, or Mooncake Store."""
+
+    folder: Path | None = None
+    gib: Size = 64  # of the folder, of all servers together
+    mooncake: Annotated[str | None, Field(default=None, pattern=r"^[^\s/]+:[0-9]{1,5}$")]  # its master
+    mooncake_host: Annotated[str, Field(min_length=1, max_length=255)] = (
+        "127.0.0.1"  # as others reach this one
+    )
+    mooncake_gib: Annotated[float, Field(ge=0, le=1 << 20)] = 0  # main memory given to it
+    secret: SecretRef  # its servers sign blocks with it
+
+    @model_validator(mode="after")
+    def _one_store(self) -> "StoreConfig":
+        if (self.folder is None) == (self.mooncake is None):
+            raise ValueError("write either folder or mooncake")
+        return self
+
+    def shared(self, path: str, environ: Mapping[str, str]) -> SharedStore:
+        """As the engine takes it; raises ConfigError, which names `path`."""
+        return SharedStore(
+            _secret(self.secret, f"{path}.secret", environ),
+            self.folder,
+            int(self.gib * _GIB),
+            self.mooncake,
+            self.mooncake_host,
+            int(self.mooncake_gib * _GIB),
+        )
+
+
+def _secret(given: SecretRef, path: str, environ: Mapping[str, str]) -> bytes:
+    found = given.read(path, environ).encode()
+    if len(found) < _SHORTEST:
+        raise ConfigError(f"{path}: it is shorter than {_SHORTEST} bytes; make one: openssl rand -hex 32")
+    return found
