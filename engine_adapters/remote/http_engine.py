@@ -135,7 +135,8 @@ class HttpEngine(RelayEngine):
         if path is None:
             raise UnsupportedByEngineError(f"The engine {self.name} has no route for {request.route}.")
         root = self.server if request.route in BESIDE_THE_API else self._root
-        path = path.replace("{id}", quote(request.target, safe=""))
+        if "{id}" in path:
+            path = path.replace("{id}", quote(request.target, safe=""))
         return f"{root}{path}?{request.query}" if request.query else root + path
 
     def upstream_body(self, request: RelayRequest) -> bytes:

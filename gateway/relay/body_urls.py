@@ -15,6 +15,7 @@ Kind: TypeAlias = Literal["url", "named", "embeds"]
 Found: TypeAlias = tuple[Kind, str, Any]  # what it is, its path, its value
 
 _URLS: Final = frozenset({"image_url", "video_url", "audio_url", "file_url", "server_url"})
+_PLAIN: Final = {"role", "content"}
 _OBJECTS: Final = frozenset({"source", "url_source"})
 # Where parts can be. Everything else is text, numbers and schemas.
 _HOLDERS: Final = (
@@ -33,7 +34,11 @@ def found_in(body: Mapping[str, Any]) -> Iterator[Found]:
     while waiting:
         path, node = waiting.pop()
         if type(node) is list:
-            waiting += [(f"{path}[{i}]", each) for i, each in enumerate(node) if type(each) in (dict, list)]
+            waiting += [
+                (f"{path}[{i}]", each)
+                for i, each in enumerate(node)
+                if type(each) is list or (type(each) is dict and not _is_text(each))
+            ]
         elif type(node) is dict:
             yield from _of_part(path, node)
             opaque = _OPAQUE | {"input"} if node.get("type") == "tool_use" else _OPAQUE
@@ -42,6 +47,11 @@ def found_in(body: Mapping[str, Any]) -> Iterator[Found]:
                 for name, each in node.items()
                 if type(each) in (dict, list) and name not in opaque and name not in _URLS
             ]
+
+
+def _is_text(part: dict[str, Any]) -> bool:
+    """A plain message, as most are: there is nothing in it but text."""
+    return part.keys() == _PLAIN and type(part["content"]) is str
 
 
 def _of_part(path: str, part: Mapping[str, Any]) -> Iterator[Found]:

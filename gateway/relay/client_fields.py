@@ -42,14 +42,14 @@ BETWEEN_TENANTS: Final = frozenset(
         "data_parallel_rank",
     }
 )  # fmt: skip
+_OF_ANY: Final = OF_OPERATORS | BETWEEN_TENANTS
 NAMED_MEDIA: Final = frozenset({"uuid", "content_hash"})
 EMBEDS: Final = frozenset({"image_embeds", "audio_embeds", "video_embeds", "prompt_embeds"})
 
 
 def refused_fields(body: Mapping[str, Any], *, tenants: bool) -> Iterator[str]:
     """Names at the top of `body` that a client may not send; `tenants`: there are several that are told apart."""
-    names = OF_OPERATORS | BETWEEN_TENANTS if tenants else OF_OPERATORS
-    for name in sorted(names & body.keys()):
+    for name in sorted(body.keys() & (_OF_ANY if tenants else OF_OPERATORS)):
         # What is off, or nothing, asks for nothing.
         if body[name] is not None and body[name] is not False:
             yield name

@@ -191,8 +191,10 @@ def _seed(body: Mapping[str, Any], incoming: Incoming, pool: EnginePool) -> byte
 
 def _routed(decision: Decision) -> Routed | None:
     """What was expected when the replica was chosen; None: nothing was."""
+    if decision.prompt is None:
+        return None
     here, anywhere = decision.predicted, decision.anywhere
-    if here is None or anywhere is None or decision.prompt is None:
+    if here is None or anywhere is None:
         return None
     return Routed(here, anywhere, decision.prompt, decision.counted)
 

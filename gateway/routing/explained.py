@@ -1,5 +1,7 @@
 """A decision in words that fit a column of the ledger, and a header."""
 
+from collections.abc import Sequence
+
 import orjson
 
 from gateway.routing.router import Decision, Score
@@ -15,7 +17,9 @@ def scores_json(decision: Decision | None, most: int = _IN_LEDGER) -> str | None
     """
     if decision is None or not decision.scores:
         return None
-    told = sorted(decision.scores, key=lambda score: _rank(score, decision.replica))[:most]
+    told: Sequence[Score] = decision.scores
+    if len(told) > 1:
+        told = sorted(told, key=lambda score: _rank(score, decision.replica))[:most]
     return orjson.dumps({each.replica: _figures(each) for each in told}).decode()
 
 

@@ -52,8 +52,9 @@ def test_a_key_opens_the_door_and_names_the_tenant_in_the_ledger(server: Running
     assert rows.one().tenant == "alice"
 
 
-def test_the_other_header_is_taken_as_well(server: Running) -> None:
+def test_the_other_header_is_taken_as_well(server: Running, rows: Rows) -> None:
     assert ask(server, (b"x-api-key", ALICE.encode())).status_code == 200
+    assert rows.one().tenant == "alice"
 
 
 @pytest.mark.parametrize(
