@@ -176,3 +176,10 @@ def wait_until(condition: Callable[[], object], what: str, seconds: float = 10.0
     while not condition():
         assert time.monotonic() < deadline, f"waited in vain: {what}"
         time.sleep(0.005)
+
+
+async def until(condition: Callable[[], object], seconds: float = 20.0) -> None:
+    """The same on an event loop."""
+    async with asyncio.timeout(seconds):
+        while not condition():  # noqa: ASYNC110  there is nothing that tells
+            await asyncio.sleep(0.002)

@@ -19,7 +19,7 @@ from engine_adapters.errors import (
     UnsupportedByEngineError,
 )
 from engine_adapters.rpc.server import Server
-from tests.gateway.scripted_engine import ScriptedEngine, byte_ids, hello, usage_of
+from tests.gateway.scripted_engine import ScriptedEngine, byte_ids, hello, until, usage_of
 
 
 def request(number: int = 0) -> GenerateRequest:
@@ -83,12 +83,6 @@ async def adapter(server: Server, path: Path) -> AsyncIterator[EngineInProcess]:
     adapter = await EngineInProcess.connect(path, timeout_s=5)
     yield adapter
     await adapter.aclose()
-
-
-async def until(condition: object) -> None:
-    async with asyncio.timeout(5):
-        while not condition():  # type: ignore[operator]  # noqa: ASYNC110
-            await asyncio.sleep(0.001)
 
 
 async def drained(events: AsyncIterator[Event]) -> None:

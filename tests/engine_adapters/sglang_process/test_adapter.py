@@ -20,6 +20,7 @@ from engine_adapters.errors import (
 )
 from engine_adapters.sglang_process.adapter import SGLangProcess
 from engine_adapters.sglang_process.config import SGLangConfig
+from tests.gateway.scripted_engine import until
 from tests.processes import run_python
 
 STAND_IN = Path(__file__).with_name("stand_in")
@@ -50,12 +51,6 @@ async def engine(model: Path) -> AsyncIterator[SGLangProcess]:
 
 async def text_of(engine: SGLangProcess, asked: GenerateRequest) -> str:
     return "".join([event.text async for event in engine.generate(asked) if isinstance(event, TextDelta)])
-
-
-async def until(true: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
-        while not true():  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
 
 
 async def test_a_request_streams_deltas_then_finishes_then_says_what_was_reused(engine: SGLangProcess):

@@ -3,7 +3,7 @@
 import asyncio
 import base64
 import json
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 
 import numpy as np
@@ -16,6 +16,7 @@ from gateway.routing.kv_changes import seed_of
 from gateway.routing.prefix_router import PrefixRouter
 from tests.exchanges import FOLDER
 from tests.gateway.kv_events.publishing import CLEARED, Publisher, publisher, removed, stored
+from tests.gateway.scripted_engine import until
 
 IDS = np.arange(100, 100 + 4096, dtype=np.int32)
 NAMES = list(range(1, 257))  # of blocks of 16
@@ -42,13 +43,8 @@ class Listening:
         chain = PromptChain(seed_of(salt), np.ascontiguousarray(ids, dtype="<i4").tobytes())
         return self.router.index.matched(chain, ["a"])[0]
 
-    async def until(self, condition: Callable[[], object]) -> None:
-        async with asyncio.timeout(20):
-            while not condition():  # noqa: ASYNC110  there is nothing that tells
-                await asyncio.sleep(0.005)
-
     async def holds(self, tokens: int, ids: np.ndarray = IDS, salt: str | None = None) -> None:
-        await self.until(lambda: self.held(ids, salt) == tokens)
+        await until(lambda: self.held(ids, salt) == tokens)
         self.router.index.check()
 
 

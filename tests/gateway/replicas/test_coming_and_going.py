@@ -18,9 +18,10 @@ from gateway.replicas.policy import PoolPolicy
 from gateway.replicas.pool import EnginePool
 from tests.gateway.relay.serving import relaying
 from tests.gateway.replicas.discovery.kubernetes_api import ApiServer, endpoint, slice_of
-from tests.gateway.replicas.engine_process import engine_processes, wait_until
+from tests.gateway.replicas.engine_process import engine_processes
 from tests.gateway.replicas.fleet import CHAT, Fleet, replica
 from tests.gateway.replicas.test_faults import Reading, ask
+from tests.gateway.scripted_engine import wait_until
 from tests.gateway.telemetry.scraped import scrape
 from tests.llama_cpp_server import LlamaCppServer, llama_cpp_server
 

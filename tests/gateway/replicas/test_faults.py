@@ -15,8 +15,9 @@ from gateway.replicas.breaker import BreakerOptions
 from gateway.replicas.policy import PoolPolicy
 from gateway.replicas.pool import EnginePool
 from tests.gateway.relay.serving import Relaying, relaying
-from tests.gateway.replicas.engine_process import MODEL, EngineProcess, engine_processes, wait_until
+from tests.gateway.replicas.engine_process import MODEL, EngineProcess, engine_processes
 from tests.gateway.replicas.fleet import BODY, CHAT, Fleet, replica
+from tests.gateway.scripted_engine import wait_until
 
 LONG = {**BODY, "stream": True, "user": "200"}  # four seconds
 POLICY = PoolPolicy(BreakerOptions(failures=2, open_s=0.5, good_probes=1), stall_s=0.6, slow_start_s=0)

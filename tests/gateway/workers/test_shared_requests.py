@@ -26,6 +26,7 @@ from gateway.workers.fallen import Fallen
 from gateway.workers.shared_prediction import WorkerPredictor
 from gateway.workers.shared_routing import WorkerRouter, shared_router
 from gateway.workers.state_process import StateService
+from tests.gateway.scripted_engine import until
 
 REPLICAS = ["e/0", "e/1", "e/2"]
 
@@ -247,9 +248,3 @@ async def test_without_the_shadows_nothing_is_expected(folder: Path) -> None:
 async def test_what_cannot_be_written_again_is_not_predicted(links: list[Link]) -> None:
     assert await WorkerPredictor(links[0]).expecting(sent("\ud800")) == NOTHING_EXPECTED
     assert await WorkerPredictor(links[0]).expecting(sent("fine")) != NOTHING_EXPECTED
-
-
-async def until(condition: Any) -> None:
-    async with asyncio.timeout(10):
-        while not condition():  # noqa: ASYNC110
-            await asyncio.sleep(0.002)

@@ -20,6 +20,7 @@ from gateway.workers.fallen import Fallen
 from gateway.workers.shared_memory import SharedMemory
 from gateway.workers.state_process import StateService
 from gateway.workers.worker import OtherWorkers
+from tests.gateway.scripted_engine import until
 
 
 @pytest.fixture
@@ -260,9 +261,3 @@ async def test_a_memory_is_shared_and_without_it_each_goes_on_alone(folder: Path
     assert await asyncio.to_thread(one.forget, b"k") == 2  # what it kept alone, too
     assert await asyncio.to_thread(two.get, b"kk") is None
     again.close()
-
-
-async def until(condition: Any) -> None:
-    async with asyncio.timeout(10):
-        while not condition():  # noqa: ASYNC110
-            await asyncio.sleep(0.002)
