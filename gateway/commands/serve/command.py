@@ -1,50 +1,17 @@
-"""`kvgate serve`: its options, and from them what a service is made of. Heavy modules are imported when needed."""
+"""`kvgate serve`: its options. Heavy modules are imported when needed."""
 
 import os
-from enum import StrEnum
-from functools import partial
 from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
 
 from gateway.commands.refuse import refuse
+from gateway.commands.serve.choices import ControlTokens, Device, Dtype, Quantize
 from gateway.commands.serve.where import Where
 from gateway.config.environment import first_variable, names_engines
 
 _MAX_SIZE = 1 << 20  # GiB, or MiB of a body: whatever is larger is a slip
-
-
-class Device(StrEnum):
-    """Where the embedded engine runs."""
-
-    auto = "auto"
-    cpu = "cpu"
-    cuda = "cuda"
-
-
-class Dtype(StrEnum):
-    """Numbers of the weights and of the KV cache."""
-
-    auto = "auto"
-    float32 = "float32"
-    bfloat16 = "bfloat16"
-    float16 = "float16"
-
-
-class Quantize(StrEnum):
-    """What a number of a cold block shrinks to."""
-
-    int8 = "int8"
-    fp8 = "fp8"
-
-
-class ControlTokens(StrEnum):
-    """What is done about special tokens typed inside a message."""
-
-    allow = "allow"
-    report = "report"
-    reject = "reject"
 
 
 def serve(
@@ -252,94 +219,56 @@ def serve(
         refuse(
             f"{stray}: it is read with --config FILE, or where KVGATE__ENGINES__0__KIND says what is served"
         )
-    from canon.errors import PolicyError
-    from engine_adapters.embedded.config import EmbeddedConfig
-    from gateway.canonical.policies import parse_policy
-    from gateway.commands.serve.cold_cache import cold_coding, shared_store
-    from gateway.config.server import ServerConfig
-    from gateway.ledger.books import LedgerBooks
-    from gateway.ledger.capture import capture_settings
-    from gateway.ledger.errors import LedgerError
-    from gateway.local.embedded import EmbeddedOptions, embedded_prompts, load_embedded, missing_packages
-    from gateway.logs import configure_logs
-    from gateway.process.listener import ListenError
-    from gateway.reload.live import Configured
-    from gateway.secrets import SecretError
-    from gateway.settings import MIB, CanonSettings, GatewaySettings
-    from gateway.telemetry.otel.options import OtelOptionsError, otel_options
-    from gateway.workers.launch import Parts, Serving, run
+    from gateway.commands.serve import embedded
 
-    missing = missing_packages()
-    if missing:
-        refuse(f"The embedded engine needs {', '.join(missing)}: pip install 'kvgate[embedded]'")
-    if disk_cache_dir is not None and not host_cache_gib:
-        refuse("--disk-cache-dir needs --host-cache-gib: blocks reach the disk through main memory")
-    if (store_dir is not None or store_mooncake is not None) and not host_cache_gib:
-        refuse("A shared store needs --host-cache-gib: blocks reach it through main memory")
-    try:
-        coding = cold_coding(
-            cold_compression,
-            None if cold_quantize is None else cold_quantize.value,
-            cold_quantize_error,
-            cold_secret_file,
-            os.environ,
-        )
-        store = shared_store(
-            store_dir,
-            store_gib,
-            store_mooncake,
-            store_mooncake_host,
-            store_mooncake_gib,
-            store_secret_file,
-            os.environ,
-        )
-    except SecretError as error:
-        refuse(str(error))
-    try:
-        rewriting = CanonSettings(policies=tuple(map(parse_policy, canon_policy or ())))
-    except PolicyError as error:
-        refuse(f"--canon-policy: {error}")
-    try:
-        otel = otel_options(os.environ)
-    except OtelOptionsError as error:
-        refuse(str(error))
-    configure_logs(json=json)
-    engine = EmbeddedConfig(
-        model=model,
-        served_name=served_model_name,
-        device=device.value,
-        dtype=dtype.value,
-        kv_bytes=None if kv_cache_gib is None else int(kv_cache_gib * 1024 * MIB),
-        block_size=block_size,
-        host_cache_bytes=int(host_cache_gib * 1024 * MIB),
-        disk_cache_dir=disk_cache_dir,
-        disk_cache_bytes=int(disk_cache_gib * 1024 * MIB),
-        store=store,
-        coding=coding,
-        threads=threads,
-        trust_remote_code=trust_remote_code,
-        tool_parser=tool_parser,
+    status = embedded.serve(
+        where,
+        embedded.ModelOptions(
+            model,
+            served_model_name,
+            device,
+            dtype,
+            kv_cache_gib,
+            block_size,
+            threads,
+            chat_template,
+            control_tokens_in_content,
+            tool_parser,
+            trust_remote_code=trust_remote_code,
+        ),
+        embedded.TierOptions(
+            host_cache_gib,
+            disk_cache_dir,
+            disk_cache_gib,
+            embedded.CodingOptions(
+                cold_compression,
+                None if cold_quantize is None else cold_quantize.value,
+                cold_quantize_error,
+                cold_secret_file,
+            ),
+            embedded.StoreOptions(
+                store_dir,
+                store_gib,
+                store_mooncake,
+                store_mooncake_host,
+                store_mooncake_gib,
+                store_secret_file,
+            ),
+        ),
+        embedded.KeptOptions(
+            ledger,
+            ledger_keep,
+            capture_bodies,
+            capture_share,
+            tuple(capture_redact or ()),
+            tuple(capture_redact_pattern or ()),
+            capture_structure_only,
+            capture_max_gib,
+        ),
+        tuple(canon_policy or ()),
+        max_body_mib,
+        os.environ,
     )
-    options = EmbeddedOptions(engine, chat_template, control_tokens_in_content.value)
-    settings = GatewaySettings(max_body_bytes=int(max_body_mib * MIB), canon=rewriting, otel=otel)
-    try:
-        capture = None
-        if capture_bodies is not None:
-            redacted = (tuple(capture_redact or ()), tuple(capture_redact_pattern or ()))
-            capture = capture_settings(
-                capture_bodies, capture_share, *redacted, capture_structure_only, max_gib=capture_max_gib
-            )
-        parts = Parts(
-            where.options(ServerConfig()),
-            settings,
-            partial(load_embedded, options),
-            partial(embedded_prompts, options),
-            lambda: Serving(Configured(settings)),
-            books=lambda leads: LedgerBooks(ledger, os.environ, ledger_keep, capture, leads=leads),
-        )
-        status = run(parts, where.workers(ServerConfig()), where.seat)
-    except (LedgerError, ListenError) as error:
-        refuse(str(error))
     raise typer.Exit(status)
 
 

@@ -118,7 +118,7 @@ async def test_a_connection_that_is_gone_leaves_the_guessing_to_the_router_until
             engine.publish(stored(NAMES, IDS))
             await it.holds(4096)
             engine.close()
-            await it.until(lambda: not it.follower.state.connected and not it.follower.state.flows)
+            await until(lambda: not it.follower.state.connected and not it.follower.state.flows)
             assert not it.router.events.flows("a")
             with publisher(events=f"tcp://127.0.0.1:{engine.port}", replay=False) as anew:
                 await asyncio.to_thread(anew.wait_for_a_listener)
@@ -216,10 +216,10 @@ async def test_a_flood_is_dropped_where_nobody_reads_it_and_noticed(keeping: Pub
     async with listening(keeping, max_waiting=50) as it:
         for number in range(20_000):
             keeping.publish(stored([number], IDS[:16], number - 1 if number else None), keep=False)
-        await it.until(lambda: it.follower.state.batches > 50)
+        await until(lambda: it.follower.state.batches > 50)
         await asyncio.sleep(0.2)
         keeping.publish(stored([901], IDS[2000:2016]), keep=False)
-        await it.until(lambda: it.follower.gaps)
+        await until(lambda: it.follower.gaps)
         await it.holds(16, IDS[2000:])
         assert it.follower.state.batches < 20_000
 
@@ -231,7 +231,7 @@ async def test_a_message_beyond_all_bounds_costs_the_connection_and_not_the_gate
         keeping.publish(stored(NAMES, IDS))
         await it.holds(4096)
         keeping.send(b"x" * 1_000_000, keep=False)
-        await it.until(lambda: not it.follower.state.connected or it.follower.gaps)
+        await until(lambda: not it.follower.state.connected or it.follower.gaps)
         await asyncio.to_thread(keeping.wait_for_a_listener)
         keeping.publish(stored([901], IDS[2000:2016]))
         await it.holds(16, IDS[2000:])
