@@ -140,6 +140,7 @@ def test_started_late_it_takes_part_when_it_is_there() -> None:
         wait_until(lambda: fleet.pool.members[1].state == "ready", "it is there")
         for _ in range(4):
             ask(fleet)
+        wait_until(lambda: len(fleet.gateway.rows.kept) == 8, "all have a row")
         assert {row.replica for row in fleet.gateway.rows.kept[-4:]} == {"fleet/r0", "fleet/r1"}
 
 
