@@ -10,6 +10,13 @@ class SecretError(Exception):
     """A secret is missing, unreadable or too short; the message says which and what to do."""
 
 
+def strong(found: bytes, what: str) -> bytes:
+    """`found`, which cannot be guessed; raises SecretError, which begins with `what` it is."""
+    if len(found) < _SHORTEST:
+        raise SecretError(f"{what} is shorter than {_SHORTEST} bytes; make one: openssl rand -hex 32")
+    return found
+
+
 def secret(name: str, file: Path | None, environ: Mapping[str, str]) -> bytes | None:
     """What `file` says, or the environment's variable `name`; white space at the ends aside. None: neither is there.
 
@@ -24,8 +31,4 @@ def secret(name: str, file: Path | None, environ: Mapping[str, str]) -> bytes | 
     source = name if file is None else str(file)
     if not found and file is None:
         return None
-    if len(found) < _SHORTEST:
-        raise SecretError(
-            f"the secret in {source} is shorter than {_SHORTEST} bytes; make one: openssl rand -hex 32"
-        )
-    return found
+    return strong(found, f"the secret in {source}")

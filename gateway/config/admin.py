@@ -8,10 +8,7 @@ from pydantic import Field
 
 from gateway.admin.options import AdminOptions
 from gateway.config.base import ConfigModel
-from gateway.config.errors import ConfigError
 from gateway.config.secret_ref import SecretRef
-
-_SHORTEST = 16  # characters of a key
 
 
 class AdminConfig(ConfigModel):
@@ -23,10 +20,6 @@ class AdminConfig(ConfigModel):
     metrics: Literal["both", "here"] = "here"  # both: /metrics is served on the port of requests, too
 
     def options(self, environ: Mapping[str, str]) -> AdminOptions:
-        """As the server takes it; raises ConfigError where the key is not where it should be."""
-        key = self.key.read("admin.key", environ)
-        if len(key) < _SHORTEST:
-            raise ConfigError(
-                f"admin.key: shorter than {_SHORTEST} characters; make one: openssl rand -hex 32"
-            )
-        return AdminOptions(self.host, self.port, hashlib.sha256(key.encode()).digest())
+        """As the server takes it; raises ConfigError where the key cannot be used."""
+        key = self.key.strong("admin.key", environ)
+        return AdminOptions(self.host, self.port, hashlib.sha256(key).digest())

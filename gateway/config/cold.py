@@ -8,12 +8,10 @@ from pydantic import Field, model_validator
 
 from engine_adapters.embedded.cold_config import ColdCoding, SharedStore
 from gateway.config.base import ConfigModel
-from gateway.config.errors import ConfigError
 from gateway.config.secret_ref import SecretRef
 
 Size = Annotated[float, Field(gt=0, le=1 << 20)]  # GiB
 _GIB = 1 << 30
-_SHORTEST = 16  # bytes of a secret
 
 
 class ColdConfig(ConfigModel):
@@ -26,7 +24,7 @@ class ColdConfig(ConfigModel):
 
     def coding(self, path: str, environ: Mapping[str, str]) -> ColdCoding:
         """As the engine takes it; raises ConfigError, which names `path`."""
-        key = None if self.secret is None else _secret(self.secret, f"{path}.secret", environ)
+        key = None if self.secret is None else self.secret.strong(f"{path}.secret", environ)
         return ColdCoding(self.compression, self.quantize, self.quantize_error, key)
 
 
@@ -51,17 +49,10 @@ class StoreConfig(ConfigModel):
     def shared(self, path: str, environ: Mapping[str, str]) -> SharedStore:
         """As the engine takes it; raises ConfigError, which names `path`."""
         return SharedStore(
-            _secret(self.secret, f"{path}.secret", environ),
+            self.secret.strong(f"{path}.secret", environ),
             self.folder,
             int(self.gib * _GIB),
             self.mooncake,
             self.mooncake_host,
             int(self.mooncake_gib * _GIB),
         )
-
-
-def _secret(given: SecretRef, path: str, environ: Mapping[str, str]) -> bytes:
-    found = given.read(path, environ).encode()
-    if len(found) < _SHORTEST:
-        raise ConfigError(f"{path}: it is shorter than {_SHORTEST} bytes; make one: openssl rand -hex 32")
-    return found

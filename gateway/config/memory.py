@@ -11,7 +11,6 @@ from gateway.config.errors import ConfigError
 from gateway.config.secret_ref import SecretRef
 from gateway.settings import CanonSettings
 
-_SHORTEST = 16  # bytes of a secret
 _DEFAULT = CanonSettings()
 
 
@@ -29,9 +28,4 @@ class MemoryConfig(ConfigModel):
             return None
         if importlib.util.find_spec("cryptography") is None:
             raise ConfigError("memory.secret: it needs the cryptography package: pip install 'kvgate[redis]'")
-        found = self.secret.read("memory.secret", environ).encode()
-        if len(found) < _SHORTEST:
-            raise ConfigError(
-                f"memory.secret: it is shorter than {_SHORTEST} bytes; make one: openssl rand -hex 32"
-            )
-        return found
+        return self.secret.strong("memory.secret", environ)

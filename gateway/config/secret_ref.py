@@ -9,6 +9,7 @@ from pydantic import BaseModel, Field, model_validator
 from gateway.config.base import ConfigModel
 from gateway.config.errors import ConfigError
 from gateway.plain_file import read_plain
+from gateway.secrets import SecretError, strong
 
 _LARGEST = 64 << 10  # bytes
 
@@ -49,6 +50,13 @@ class SecretRef(ConfigModel):
         if not found.isascii() or not found.isprintable():
             raise ConfigError(f"{path}: what is there has characters that no header can carry")
         return found
+
+    def strong(self, path: str, environ: Mapping[str, str]) -> bytes:
+        """The same of a secret that others may try to guess: ConfigError, too, where it is short."""
+        try:
+            return strong(self.read(path, environ).encode(), f"{path}: it")
+        except SecretError as error:
+            raise ConfigError(str(error)) from None
 
 
 def secrets_in(part: object, path: str = "") -> Iterator[tuple[str, SecretRef]]:

@@ -16,7 +16,7 @@ from gateway.limits.tenant_limits import NO_LIMITS, TenantLimits
 from gateway.tenants.keyed import Keyed, TokenVerifier
 from gateway.tenants.keys import KeyHash, KeyRing, KeySource, digest_of, expiry_of
 from gateway.tenants.keys_file import KeysFile, KeysFileError
-from gateway.tenants.salts import SHORTEST, mark_of, salt_of
+from gateway.tenants.salts import mark_of, salt_of
 from gateway.tenants.tenant import UNKNOWN, Tenant
 
 _PATTERN = Annotated[str, Field(min_length=1, max_length=500)]
@@ -114,7 +114,7 @@ def tenants_of(
     limits: TenantLimits = NO_LIMITS,
 ) -> list[Tenant]:
     """Tenants as requests carry them; raises ConfigError where the secret is not where it should be."""
-    secret = _salt_secret(salt_secret, environ)
+    secret = None if salt_secret is None else salt_secret.strong("salt_secret", environ)
     return [
         Tenant(
             each.name,
@@ -129,15 +129,6 @@ def tenants_of(
         )
         for each in configured
     ]
-
-
-def _salt_secret(ref: SecretRef | None, environ: Mapping[str, str]) -> bytes | None:
-    if ref is None:
-        return None
-    secret = ref.read("salt_secret", environ).encode()
-    if len(secret) < SHORTEST:
-        raise ConfigError(f"salt_secret: shorter than {SHORTEST} bytes; make one: openssl rand -hex 32")
-    return secret
 
 
 def keyed(

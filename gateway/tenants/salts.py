@@ -3,8 +3,6 @@
 import hashlib
 import hmac
 
-SHORTEST = 16  # bytes of a secret
-
 
 def salt_of(secret: bytes, group: str) -> str:
     """The salt of a group: HMAC-SHA256 over its name, 64 hex digits."""

@@ -108,11 +108,11 @@ def test_several_groups_need_a_secret() -> None:
     assert config(one, salt=False).tenants
 
 
-@pytest.mark.parametrize("secret", ["short", ""])
+@pytest.mark.parametrize("secret", ["too few", ""])
 def test_a_secret_that_is_none_is_refused_and_not_repeated(secret: str) -> None:
     with pytest.raises(ConfigError, match=r"^salt_secret") as refused:
         authenticator_of(config([A]), {"SALT": secret})
-    assert not secret or secret not in str(refused.value).removeprefix("salt_secret: shorter")
+    assert not secret or secret not in str(refused.value)
 
 
 def test_a_file_of_keys_that_is_not_there_is_refused(tmp_path: Path) -> None:
