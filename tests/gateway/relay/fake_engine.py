@@ -150,6 +150,19 @@ def _serve(raw: socket.socket, engine: FakeEngine) -> None:
                 return
 
 
+def hold(go_on: threading.Event) -> Callable[[Connection, Asked], None]:
+    """A script: a stream that goes on when it is told to."""
+
+    def script(connection: Connection, _: Asked) -> None:
+        connection.stream()
+        connection.chunk(content("first"))
+        go_on.wait(30)
+        connection.chunk(content("last") + FINISH + usage_event(0) + DONE)
+        connection.end()
+
+    return script
+
+
 def _read(raw: socket.socket) -> Asked | None:
     data = b""
     try:

@@ -2,7 +2,6 @@
 
 import json
 import threading
-from collections.abc import Callable
 
 import pytest
 
@@ -13,14 +12,9 @@ from gateway.reload.live import Configured
 from gateway.replicas.pool import EnginePool
 from gateway.settings import CanonSettings, GatewaySettings
 from tests.gateway.relay.fake_engine import (
-    DONE,
-    FINISH,
     MODEL,
-    Asked,
-    Connection,
-    content,
     fake_engine,
-    usage_event,
+    hold,
     whole,
 )
 from tests.gateway.relay.serving import Relaying, relaying
@@ -44,19 +38,6 @@ class ClosedPool(EnginePool):
     async def aclose(self) -> None:
         self.closed.set()
         await super().aclose()
-
-
-def hold(go_on: threading.Event) -> Callable[[Connection, Asked], None]:
-    """A stream that goes on when it is told to."""
-
-    def script(connection: Connection, _: Asked) -> None:
-        connection.stream()
-        connection.chunk(content("first"))
-        go_on.wait(20)
-        connection.chunk(content("last") + FINISH + usage_event(0) + DONE)
-        connection.end()
-
-    return script
 
 
 def put(gateway: Relaying, configured: Configured) -> None:

@@ -4,21 +4,17 @@ import hashlib
 import os
 import signal
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import httpx
 import pytest
 
 from tests.gateway.relay.fake_engine import (
-    DONE,
-    FINISH,
     Asked,
     Connection,
     FakeEngine,
-    content,
     fake_engine,
-    usage_event,
+    hold,
     whole,
 )
 from tests.gateway.reload.served import served_file
@@ -42,17 +38,6 @@ def config(*engines: FakeEngine, names: str = "abc", more: str = "") -> str:
 
 def reply(connection: Connection, _: Asked) -> None:
     connection.reply(whole(0))
-
-
-def hold(go_on: threading.Event) -> Callable[[Connection, Asked], None]:
-    def script(connection: Connection, _: Asked) -> None:
-        connection.stream()
-        connection.chunk(content("first"))
-        go_on.wait(30)
-        connection.chunk(content("last") + FINISH + usage_event(0) + DONE)
-        connection.end()
-
-    return script
 
 
 def test_engines_come_and_go_and_a_stream_ends_where_it_began(file: Path) -> None:
