@@ -41,6 +41,11 @@ class Rows:
         (row,) = self.kept
         return row
 
+    def of(self, request_id: str) -> LedgerRow:
+        """The row of one answer, by its `x-request-id`; rows of earlier ones may still come."""
+        wait_until(lambda: any(row.id == request_id for row in self.kept), "the answer's row")
+        return next(row for row in self.kept if row.id == request_id)
+
     def last(self, count: int) -> LedgerRow:
         wait_until(lambda: len(self.kept) >= count, f"{count} rows")
         return self.kept[count - 1]

@@ -88,7 +88,7 @@ def test_everything_else_is_refused_in_one_form(server: Running, rows: Rows, hea
     assert answer.headers["x-request-id"]
     assert not any(ALICE in text or BOB in text for text in (answer.text, str(answer.headers)))
     assert not server.engine.requests
-    row = rows.one()
+    row = rows.of(answer.headers["x-request-id"])
     assert (row.tenant, row.status, row.error) == ("unknown", 401, "invalid_api_key")
 
 
