@@ -2,8 +2,9 @@
 
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,18 +24,13 @@ _BATCH = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Piece:
+class _Piece(NamedTuple):
     """A run of text between two cuts."""
 
     text: str
     place: Place
     literal: bool = False  # nothing in it may act as a control token
     has_special: bool = False  # a special token is written in it
-
-    @property
-    def form(self) -> bytes:
-        return f"{self.place}{self.literal:d}{self.has_special:d}".encode()
 
 
 class PromptEncoder:
@@ -49,6 +45,7 @@ class PromptEncoder:
         self._tokenizers = tokenizers
         self._memo = memo
         self._safe = safe_tokens(tokenizers)
+        self._safe_ids = {token: np.array([each], dtype=np.int32) for token, each in self._safe.items()}
         self._cuts = TextScanner(self._safe)
         self._chunker = Chunker(find_seams(tokenizers), chunk_sizes, barring_words(tokenizers))
         self._special = TextScanner(tokenizers.special_ids)
@@ -80,7 +77,7 @@ class PromptEncoder:
         for start, end, token in zip(starts, ends, [*(text[a:b] for a, b in cuts), None], strict=True):
             pieces += self._chunks(text[start:end], start == 0, literal=literal, suspicious=suspicious)
             if token is not None:
-                pieces.append(np.array([self._safe[token]], dtype=np.int32))
+                pieces.append(self._safe_ids[token])
         encoded = iter(self._encode_pieces([piece for piece in pieces if isinstance(piece, _Piece)], scope))
         parts = [next(encoded) if isinstance(piece, _Piece) else piece for piece in pieces]
         return np.concatenate(parts) if parts else np.empty(0, dtype=np.int32)
@@ -94,8 +91,10 @@ class PromptEncoder:
             place = "continuing"
 
     def _encode_pieces(self, pieces: Sequence[_Piece], scope: str) -> Iterable[NDArray[np.int32]]:
-        within = text_key(b"scope", scope)
-        keys = [text_key(within + piece.form, piece.text) for piece in pieces]
+        keys = [
+            text_key(_form(scope, piece.place, piece.literal, piece.has_special), piece.text)
+            for piece in pieces
+        ]
         known = self._memo.get(keys)
         new = {key: piece for key, piece, ids in zip(keys, pieces, known, strict=True) if ids is None}
         fresh = dict(zip(new, self._encode_new(list(new.values())), strict=True))
@@ -153,6 +152,12 @@ class PromptEncoder:
             parts += [ids[done:at], written]
             done = int(at) + 1
         return np.concatenate([*parts, ids[done:]]) if parts else ids
+
+
+@lru_cache(maxsize=1024)
+def _form(scope: str, place: Place, literal: bool, has_special: bool) -> bytes:
+    """Of pieces whose ids are the same where their texts are."""
+    return text_key(b"scope", scope) + f"{place}{literal:d}{has_special:d}".encode()
 
 
 def _batches(indices: Sequence[int]) -> Iterable[Sequence[int]]:

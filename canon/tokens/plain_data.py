@@ -33,12 +33,24 @@ class PlainCopy:
             raise TemplateError(f"nested more than {self._limits.depth} levels deep", path)
         if isinstance(value, Mapping):
             return {
-                self._key(key, path): self._copy(item, f"{path}.{key:.{_SHOWN}}", depth - 1)
+                key if self._fits(key) else self._key(key, path): (
+                    item if self._fits(item) else self._copy(item, f"{path}.{key:.{_SHOWN}}", depth - 1)
+                )
                 for key, item in value.items()
             }
         if isinstance(value, list | tuple):
             return [self._copy(item, f"{path}[{i}]", depth - 1) for i, item in enumerate(value)]
         raise TemplateError(f"{type(value).__name__} is not a JSON value", path)
+
+    def _fits(self, value: Any) -> bool:
+        """Count a text that nothing is wrong with, as most are; False: it is looked at, with its path."""
+        if type(value) is not str or not value.isascii():
+            return False
+        characters = self._characters + len(value)
+        if characters > self._limits.characters:
+            return False
+        self._characters = characters
+        return True
 
     def _key(self, key: Any, path: str) -> str:
         if not isinstance(key, str):

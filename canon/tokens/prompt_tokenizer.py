@@ -91,10 +91,12 @@ class PromptTokenizer:
         control_tokens_in_content: ControlTokensInContent = "report",
         limits: ChatLimits | None = None,
         memo_bytes: int = 64 * 1024 * 1024,
+        tells_written: bool = True,
     ) -> None:
         self._limits = limits or ChatLimits()
         self._folder = folder
         self._control_in_content: ControlTokensInContent = control_tokens_in_content
+        self._tells_written = tells_written or control_tokens_in_content == "reject"
         self._tokenizers = TokenizerSet(folder)
         self._memo = EncodingMemo(memo_bytes)
         self._encoder = PromptEncoder(self._tokenizers, self._memo)
@@ -110,11 +112,13 @@ class PromptTokenizer:
         control_tokens_in_content: ControlTokensInContent = "report",
         limits: ChatLimits | None = None,
         memo_bytes: int = 64 * 1024 * 1024,
+        tells_written: bool = True,
     ) -> "PromptTokenizer":
         """Reads a model's folder (Hugging Face layout). Raises `ModelFolderError`.
 
         `chat_template` is the operator's: a template, or the name of one that the folder has. `memo_bytes` bounds
-        the memory of what was encoded.
+        the memory of what was encoded. With `tells_written` False, prompts do not tell which special tokens were
+        written in requests: whoever looks for them elsewhere need not pay for it twice.
         """
         return cls(
             read_model_folder(folder),
@@ -122,6 +126,7 @@ class PromptTokenizer:
             control_tokens_in_content=control_tokens_in_content,
             limits=limits,
             memo_bytes=memo_bytes,
+            tells_written=tells_written,
         )
 
     def _chats(self, chat_template: str | None) -> tuple[_Chat | None, _Chat | None]:
@@ -216,7 +221,7 @@ class PromptTokenizer:
         tools: Sequence[Mapping[str, Any]] | None,
         template_kwargs: Mapping[str, Any],
     ) -> dict[str, int]:
-        if self._control_in_content == "allow":
+        if self._control_in_content == "allow" or not self._tells_written:
             return {}
         content = {"messages": list(messages), "tools": tools, "chat_template_kwargs": template_kwargs}
         found = written_tokens(chat.tokens.scanner, content)

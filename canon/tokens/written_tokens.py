@@ -41,7 +41,8 @@ class _Writing:
             if kind is str or isinstance(value, str):
                 total += self._text(value, place)
             elif kind is dict or isinstance(value, Mapping):
-                total += sum(self._note(name, place) for name in value)
+                for name in value:
+                    total += self._note(name, place)
                 waiting += [(item, (place, name)) for name, item in reversed(tuple(value.items()))]
             elif isinstance(value, list | tuple):
                 waiting += [(value[i], (place, i)) for i in range(len(value) - 1, -1, -1)]

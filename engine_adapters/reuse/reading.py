@@ -34,6 +34,8 @@ def part(payload: Any, *keys: str) -> Payload:
 def count(payload: Payload, key: str) -> int | None:
     """A number of tokens; None for what is missing, null or no whole number."""
     value = payload.get(key)
+    if type(value) is int:  # as nearly all are
+        return value
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     return (

@@ -156,7 +156,8 @@ def _prompt_tokens(engine: RemoteEngine, path: str) -> PromptTokens | None:
     if engine.tokenizer is None:
         return None
     try:
-        return PromptTokens(PromptTokenizer.from_folder(engine.tokenizer))
+        # Special tokens that somebody wrote are what `_control_tokens` looks for.
+        return PromptTokens(PromptTokenizer.from_folder(engine.tokenizer, tells_written=False))
     except ModelFolderError as error:
         raise ConfigError(f"{path}.tokenizer: {error}") from None
 

@@ -73,10 +73,11 @@ _counts_of = attrgetter(*_COUNTS)
 
 def encoded(row: LedgerRow) -> Encoded:
     """One row. Texts are cut at 200 characters, and numbers that can be no count or time become None."""
-    texts = [_text(value) for value in _texts_of(row)]
+    # Most of a row is not known, and a call for each None would take longer than all the rest.
+    texts = [None if value is None else _text(value) for value in _texts_of(row)]
     times = [_time(value) for value in _times_of(row)]
     arrival = _time(row.arrival) or 0.0
-    counts = [_count(value) for value in _counts_of(row)]
+    counts = [None if value is None else _count(value) for value in _counts_of(row)]
     tiers = [_count(row.by_tier.get(tier)) for tier in TIERS] if row.by_tier else _NO_TIERS
     gone = _divergence(row.divergence)
     status = row.status if 0 <= row.status < 1000 else 0

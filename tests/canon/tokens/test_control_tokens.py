@@ -316,6 +316,18 @@ def test_typed_tokens_are_told_of_by_path_and_stay_text(
     assert not prompt_tokenizer("hermes").chat(WRITTEN[:1]).control_tokens
 
 
+def test_whoever_has_them_looked_for_elsewhere_gets_the_same_tokens_and_is_not_told(tmp_path: Path) -> None:
+    folder = write_folder(tmp_path, sample("byte_level"), template("hermes"))
+    silent = PromptTokenizer.from_folder(folder, tells_written=False).chat(WRITTEN, [TOOL])
+    telling = PromptTokenizer.from_folder(folder).chat(WRITTEN, [TOOL])
+    assert silent.ids.tolist() == telling.ids.tolist()
+    assert telling.control_tokens
+    assert not silent.control_tokens
+    rejecting = PromptTokenizer.from_folder(folder, control_tokens_in_content="reject", tells_written=False)
+    with pytest.raises(TemplateError):
+        rejecting.chat(WRITTEN[:2])
+
+
 def test_operators_may_have_requests_with_typed_tokens_refused(tmp_path: Path) -> None:
     folder = write_folder(tmp_path, sample("byte_level"), template("hermes"))
     rejecting = PromptTokenizer.from_folder(folder, control_tokens_in_content="reject")
