@@ -47,7 +47,7 @@ class DirectedRouter:
         try:
             if ask.prompt and self._several:
                 chain = await chained(ask)
-                ask = replace(ask, chain=chain, hints=await self._hints(ask.scope, chain, candidates))
+                ask = ask._replace(chain=chain, hints=await self._hints(ask.scope, chain, candidates))
         except (TypeError, ValueError, RecursionError):
             chain = None  # the own router meets the same, and says so
         decision = await self.own.choose(ask, candidates)

@@ -1,8 +1,9 @@
 """A ledger row. None is `not known` everywhere, and never stands for 0."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal, NamedTuple
 
 from engine_adapters.base import ReuseStatus, Tier
 
@@ -19,8 +20,7 @@ class Divergence:
     prefix_hash: str  # of what is shared up to there, hex
 
 
-@dataclass(frozen=True, slots=True)
-class LedgerRow:
+class LedgerRow(NamedTuple):
     """One request that reached an engine, or was refused. Times are seconds since the epoch, UTC."""
 
     id: str
@@ -36,7 +36,7 @@ class LedgerRow:
     status: int = 0  # HTTP
     prompt: int | None = None  # tokens, as are the next ones
     reused: int | None = None
-    by_tier: Mapping[Tier, int] = field(default_factory=dict)  # empty: not said
+    by_tier: Mapping[Tier, int] = MappingProxyType({})  # empty: not said
     matched: int | None = None  # what the engine's index found, where it says so
     completion: int | None = None
     reasoning: int | None = None  # of the completion

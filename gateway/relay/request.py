@@ -2,9 +2,8 @@
 
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import orjson
@@ -47,8 +46,7 @@ _ELSEWHERE = ("lora_path", "previous_response_id", "conversation")
 _PASSED_ON_TO_MESSAGES = ("anthropic-version", "anthropic-beta")
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
+class Prepared(NamedTuple):
     """One request that could go to any replica of its engine."""
 
     incoming: Incoming
@@ -61,8 +59,7 @@ class Prepared:
     guard: Guard
 
 
-@dataclass(frozen=True, slots=True)
-class Outgoing:
+class Outgoing(NamedTuple):
     """One request as it goes on."""
 
     request: RelayRequest

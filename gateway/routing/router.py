@@ -1,7 +1,8 @@
 """The contract of routing: from one request and the replicas that could take it to one of them, explained."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -15,8 +16,7 @@ from gateway.tenants.tenant import DEFAULT, Tenant
 Reason = Literal["only", "prefix", "session", "emptiest", "balance", "turn"]
 
 
-@dataclass(frozen=True, slots=True)
-class RouteAsk:
+class RouteAsk(NamedTuple):
     """One request that looks for a replica."""
 
     request_id: str
@@ -30,7 +30,7 @@ class RouteAsk:
     chain: PromptChain | None = None  # of the prompt, where somebody has made it already
     seed: bytes | None = None  # of its keys where the engine's own events tell them; None: by scope
     # Tokens of it that others say replicas hold, by replica; hints.
-    hints: Mapping[str, int] = field(default_factory=dict)
+    hints: Mapping[str, int] = MappingProxyType({})
     streams: bool = True  # whether its first token will be told of
     prompt: bool = True  # False: leaves no prefix behind (embeddings)
 

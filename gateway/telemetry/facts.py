@@ -1,7 +1,7 @@
 """What is measured of one request that has ended, derived once for everyone who is told."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from engine_adapters.base import ReuseReport, ReuseStatus, Tier
 from engine_adapters.reuse.classes import ReuseClass, reuse_class
@@ -12,8 +12,7 @@ from gateway.transport.stages import Stages
 _OPERATIONS = {"completions": "text_completion", "embeddings": "embeddings"}  # all others are chats
 
 
-@dataclass(frozen=True, slots=True)
-class RequestFacts:
+class RequestFacts(NamedTuple):
     """One request. None: not known, and never 0."""
 
     route: str

@@ -151,7 +151,7 @@ class WorkerRouter:
         except RpcError as error:
             self._link.tell("routing.ended", number, None)
             self._say(error)
-            return await self.own.choose(replace(ask, chain=chain), candidates)
+            return await self.own.choose(ask._replace(chain=chain), candidates)
         self._away = False
         return msgspec.convert(answer, Decision)
 

@@ -1,13 +1,12 @@
 """Why an engine reused less than its shadow had."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from engine_adapters.base import ReuseReport
 from gateway.ledger.row import GapCause
 
 
-@dataclass(frozen=True, slots=True)
-class Sent:
+class Sent(NamedTuple):
     """What the shadow knew of one request when it was sent. Tokens are the shadow's own: ids, or bytes / 4."""
 
     engine: str

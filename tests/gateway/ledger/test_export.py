@@ -1,7 +1,6 @@
 import csv
 import io
 import math
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +16,9 @@ from tests.gateway.ledger.rows import row
 from tests.requirements import require
 
 ROWS = [
-    replace(row(1), reused=None, reuse_status="not_reported", first_token=None),
-    replace(row(2), reused=0, by_tier={"device": 0}, model='a "quoted", name\nof two lines'),
-    replace(row(3), divergence=Divergence("messages[0].content", 7, "another clock", "ab" * 16)),
+    row(1)._replace(reused=None, reuse_status="not_reported", first_token=None),
+    row(2)._replace(reused=0, by_tier={"device": 0}, model='a "quoted", name\nof two lines'),
+    row(3)._replace(divergence=Divergence("messages[0].content", 7, "another clock", "ab" * 16)),
 ]
 
 

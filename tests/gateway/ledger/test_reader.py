@@ -1,5 +1,4 @@
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -86,7 +85,7 @@ def test_a_window_takes_its_start_and_leaves_its_end_whatever_the_order_of_writi
 
 
 def test_where_takes_rows_with_just_these_values(database: Database) -> None:
-    rows = [replace(row(n, tenant=f"t{n % 2}"), engine=f"e{n % 3}") for n in range(12)]
+    rows = [row(n, tenant=f"t{n % 2}")._replace(engine=f"e{n % 3}") for n in range(12)]
     reader = filled(database, rows)
     wanted = Where(tenant="t1", engine="e2")
     assert [each.id for each in reader.rows(where=wanted)] == ["5", "11"]

@@ -2,7 +2,6 @@
 
 import asyncio
 import random
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -174,7 +173,7 @@ def test_embeddings_go_where_least_runs_and_predict_nothing() -> None:
 
 
 def ask_embedding():
-    return replace(ask(None, {"input": "x"}), prompt=False)
+    return ask(None, {"input": "x"})._replace(prompt=False)
 
 
 def test_a_sole_replica_costs_no_hashing() -> None:
@@ -220,7 +219,7 @@ def test_every_decision_is_explained_and_the_same_calls_give_the_same_ones(seed:
 async def test_a_long_prompt_is_hashed_off_the_loop_and_chosen_all_the_same() -> None:
     to = router()
     body = {"prompt": "x" * (2 << 20)}
-    asked = replace(ask(None, body), size=2 << 20)
+    asked = ask(None, body)._replace(size=2 << 20)
     first, second = await asyncio.gather(to.choose(asked, REPLICAS), to.choose(asked, REPLICAS))
     assert first.replica != second.replica or second.predicted
 
@@ -229,7 +228,7 @@ def test_prefills_that_nobody_tells_of_are_taken_to_end_at_the_known_speed() -> 
     clock = Clock()
     to = PrefixRouter(RoutingSettings(prefill_tokens_per_s=1000.0), clock)
     for number in (1, 2):
-        choose(to, replace(ask(tokens((number, 2000))), streams=False), ["a", "b"])
+        choose(to, ask(tokens((number, 2000)))._replace(streams=False), ["a", "b"])
     clock.now = 1.0
     waits = {score.replica: score.ttft_s for score in choose(to, ask(tokens((9, 10))), ["a", "b"]).scores}
     assert waits["a"] == pytest.approx(1.0, abs=0.1)
