@@ -5,6 +5,9 @@ its attribute `gen_ai.request.model` the label `gen_ai_request_model`, as OpenTe
 conventions count 0 where nothing is known of reuse; what begins with `kvgate_` tells both apart.
 """
 
+from collections.abc import Sequence
+from typing import TypeVar
+
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from engine_adapters.reuse.classes import ReuseClass
@@ -16,23 +19,24 @@ from gateway.telemetry.buckets import (
     TOKEN_USAGE,
 )
 from gateway.telemetry.facts import RequestFacts
-from gateway.telemetry.labels import Bounded, Series, Totals
+from gateway.telemetry.labels import Bounded, Series
 from gateway.transport.record import CanonTold
 
 _WHO = ("gen_ai_operation_name", "gen_ai_request_model", "kvgate_engine")
 _CLASS = "kvgate_reuse_class"
 _TIER = "kvgate_tier"
 
+Number = TypeVar("Number", int, float)
+
 
 class RequestMetrics:
     """Counts requests that have ended. Called from one thread; read from any."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self._totals: list[Totals] = []
+        self._ended: list[RequestFacts] = []
 
-        def counter(name: str, text: str, *labels: str) -> Totals:
-            self._totals.append(totals := Totals(Counter(name, text, labels, registry=registry)))
-            return totals
+        def counter(name: str, text: str, *labels: str) -> Series[Counter]:
+            return Series(Counter(name, text, labels, registry=registry))
 
         def histogram(name: str, text: str, buckets: tuple[float, ...], *labels: str) -> Series[Histogram]:
             return Series(Histogram(name, text, labels, buckets=buckets, registry=registry))
@@ -99,44 +103,75 @@ class RequestMetrics:
 
     def ended(self, facts: RequestFacts) -> None:
         """Count one request, once it is settled. What is not known is not counted, not even as 0."""
-        who = (facts.operation, facts.model, facts.engine)
-        self._requests.add(1, *who, facts.route, str(facts.status), facts.outcome)
-        self._duration(*who, facts.outcome).observe(facts.duration_s)
-        if facts.canon is not None:
-            self._canon.ended(facts.canon)
-        if facts.reuse_class is None:
-            return
-        self._count_reuse(facts, facts.reuse_class, who)
-        for counter, kind, tokens in (
-            (self._input, "input", facts.input_tokens),
-            (self._output, "output", facts.output_tokens),
-        ):
-            if tokens is not None:
-                counter.add(tokens, *who)
-                self._usage(*who, kind).observe(tokens)
-        if facts.ttft_s is not None:
-            self._ttft(*who, facts.reuse_class).observe(facts.ttft_s)
-        if facts.time_per_output_token_s is not None:
-            self._per_token(*who).observe(facts.time_per_output_token_s)
-        if facts.queued_s is not None:
-            self._queue(*who).observe(facts.queued_s)
+        self._ended.append(facts)
 
     def settle(self) -> None:
-        """Behind the last one of a batch."""
-        for each in self._totals:
-            each.settle()
+        """Behind the last one of a batch: requests of the same labels, as most are, are counted together."""
+        ended, self._ended = self._ended, []
+        alike: dict[tuple[object, ...], list[RequestFacts]] = {}
+        for facts in ended:
+            labels = (
+                facts.operation, facts.model, facts.engine, facts.route, facts.status, facts.outcome,
+                facts.reuse_class,
+            )  # fmt: skip
+            alike.setdefault(labels, []).append(facts)
+        for some in alike.values():
+            self._count(some)
 
-    def _count_reuse(self, facts: RequestFacts, known: ReuseClass, who: tuple[str, str, str]) -> None:
-        self._status.add(1, *who, facts.reuse_status)
-        self._classes.add(1, *who, known)
-        reused, recomputed = facts.reused_tokens, facts.recomputed_tokens
-        # Both or none: a rate over them counts the same requests above and below the line.
-        if reused is None or recomputed is None:
+    def _count(self, some: Sequence[RequestFacts]) -> None:
+        one = some[0]
+        who = (one.operation, one.model, one.engine)
+        self._requests(*who, one.route, str(one.status), one.outcome).inc(len(some))
+        _observe(self._duration(*who, one.outcome), [each.duration_s for each in some])
+        for each in some:
+            if each.canon is not None:
+                self._canon.ended(each.canon)
+        if one.reuse_class is None:
             return
-        self._reused.add(reused, *who)
-        self._recomputed.add(recomputed, *who)
-        for tier, tokens in facts.by_tier.items():
-            self._by_tier.add(tokens, *who, tier)
+        self._count_reuse(some, one.reuse_class, who)
+        self._count_tokens([each.input_tokens for each in some], self._input, "input", who)
+        self._count_tokens([each.output_tokens for each in some], self._output, "output", who)
+        if ttfts := _known([each.ttft_s for each in some]):
+            _observe(self._ttft(*who, one.reuse_class), ttfts)
+        if per_token := _known([each.time_per_output_token_s for each in some]):
+            _observe(self._per_token(*who), per_token)
+        if queued := _known([each.queued_s for each in some]):
+            _observe(self._queue(*who), queued)
+
+    def _count_tokens(
+        self, counts: Sequence[int | None], total: Series[Counter], kind: str, who: tuple[str, str, str]
+    ) -> None:
+        if tokens := _known(counts):
+            total(*who).inc(sum(tokens))
+            _observe(self._usage(*who, kind), tokens)
+
+    def _count_reuse(
+        self, some: Sequence[RequestFacts], known: ReuseClass, who: tuple[str, str, str]
+    ) -> None:
+        self._status(*who, some[0].reuse_status).inc(len(some))
+        self._classes(*who, known).inc(len(some))
+        # Both or none: a rate over them counts the same requests above and below the line.
+        told = [
+            (reused, recomputed, each.by_tier)
+            for each in some
+            if (reused := each.reused_tokens) is not None
+            and (recomputed := each.recomputed_tokens) is not None
+        ]
+        if told:
+            self._reused(*who).inc(sum([reused for reused, _, _ in told]))
+            self._recomputed(*who).inc(sum([recomputed for _, recomputed, _ in told]))
+        for _, _, tiers in told:
+            for tier, tokens in tiers.items():
+                self._by_tier(*who, tier).inc(tokens)
+
+
+def _known(values: Sequence[Number | None]) -> list[Number]:
+    return [value for value in values if value is not None]
+
+
+def _observe(histogram: Histogram, values: Sequence[float]) -> None:
+    for value in values:
+        histogram.observe(value)
 
 
 class CanonMetrics:
@@ -180,4 +215,5 @@ class CanonMetrics:
         if told.bypassed:
             self._bypassed.inc()
         gain = told.gain_tokens or 0
-        (self._gained if gain > 0 else self._lost).inc(abs(gain))
+        if gain:
+            (self._gained if gain > 0 else self._lost).inc(abs(gain))
