@@ -1,6 +1,6 @@
 """What is measured of one request that has ended, derived once for everyone who is told."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from engine_adapters.base import ReuseReport, ReuseStatus, Tier
@@ -60,6 +60,18 @@ class RequestFacts(NamedTuple):
     def by_tier(self) -> Mapping[Tier, int]:
         """Reused tokens by tier; empty where that was not said."""
         return {} if self.told is None else self.told.by_tier or {}
+
+
+def reported(some: Sequence[RequestFacts]) -> list[tuple[int, int, Mapping[Tier, int]]]:
+    """Reused and recomputed tokens, and the reused ones by tier, of those where both are known.
+
+    Both or none: a rate over them counts the same requests above and below the line.
+    """
+    return [
+        (reused, recomputed, each.by_tier)
+        for each in some
+        if (reused := each.reused_tokens) is not None and (recomputed := each.recomputed_tokens) is not None
+    ]
 
 
 class FactsMaker:

@@ -18,7 +18,7 @@ from gateway.telemetry.buckets import (
     TIME_TO_FIRST_TOKEN,
     TOKEN_USAGE,
 )
-from gateway.telemetry.facts import RequestFacts
+from gateway.telemetry.facts import RequestFacts, reported
 from gateway.telemetry.labels import Bounded, Series
 from gateway.transport.record import CanonTold
 
@@ -150,13 +150,7 @@ class RequestMetrics:
     ) -> None:
         self._status(*who, some[0].reuse_status).inc(len(some))
         self._classes(*who, known).inc(len(some))
-        # Both or none: a rate over them counts the same requests above and below the line.
-        told = [
-            (reused, recomputed, each.by_tier)
-            for each in some
-            if (reused := each.reused_tokens) is not None
-            and (recomputed := each.recomputed_tokens) is not None
-        ]
+        told = reported(some)
         if told:
             self._reused(*who).inc(sum([reused for reused, _, _ in told]))
             self._recomputed(*who).inc(sum([recomputed for _, recomputed, _ in told]))

@@ -1,7 +1,12 @@
 """Metrics of requests under the GenAI semantic conventions' names, as histograms and counters."""
 
-from opentelemetry.metrics import Counter, Histogram, Meter
+from collections import Counter
+from collections.abc import Sequence
 
+from opentelemetry.metrics import Counter as Sum
+from opentelemetry.metrics import Histogram, Meter
+
+from engine_adapters.base import Tier
 from gateway.telemetry.buckets import (
     QUEUE,
     REQUEST_DURATION,
@@ -9,26 +14,9 @@ from gateway.telemetry.buckets import (
     TIME_TO_FIRST_TOKEN,
     TOKEN_USAGE,
 )
-from gateway.telemetry.facts import RequestFacts
-from gateway.telemetry.otel.attributes import Attributes, Value, error_type, who
+from gateway.telemetry.facts import RequestFacts, reported
+from gateway.telemetry.otel.attributes import Attributes, error_type, who
 from gateway.transport.record import RequestRecord
-
-
-class _Sum:
-    """One counter. A batch is one addition for each set of attributes: the SDK takes microseconds for each."""
-
-    def __init__(self, counter: Counter) -> None:
-        self._counter = counter
-        self._added: dict[tuple[tuple[str, Value], ...], int] = {}
-
-    def add(self, amount: int, attributes: Attributes) -> None:
-        key = tuple(attributes.items())
-        self._added[key] = self._added.get(key, 0) + amount
-
-    def settle(self) -> None:
-        added, self._added = self._added, {}
-        for key, amount in added.items():
-            self._counter.add(amount, dict(key))
 
 
 class Meters:
@@ -38,15 +26,10 @@ class Meters:
         def seconds(name: str, text: str, bounds: tuple[float, ...]) -> Histogram:
             return meter.create_histogram(name, "s", text, explicit_bucket_boundaries_advisory=bounds)
 
-        self._sums: list[_Sum] = []
+        def tokens(name: str, text: str) -> Sum:
+            return meter.create_counter(name, "{token}", text)
 
-        def counter(name: str, unit: str, text: str) -> _Sum:
-            self._sums.append(found := _Sum(meter.create_counter(name, unit, text)))
-            return found
-
-        def tokens(name: str, text: str) -> _Sum:
-            return counter(name, "{token}", text)
-
+        self._ended: list[RequestFacts] = []
         self._duration = seconds(
             "gen_ai.server.request.duration", "From first byte to last byte.", REQUEST_DURATION
         )
@@ -76,50 +59,64 @@ class Meters:
             "kvgate.recomputed_tokens", "Prefilled prompt tokens, of requests that reported."
         )
         self._by_tier = tokens("kvgate.reused_tokens_by_tier", "Reused tokens where tiers were told apart.")
-        self._requests = counter(
+        self._requests = meter.create_counter(
             "kvgate.requests_by_reuse", "{request}", "Requests by what is known of their reuse."
         )
 
-    def settle(self) -> None:
-        """Behind the last request of a batch."""
-        for each in self._sums:
-            each.settle()
-
     def ended(self, facts: RequestFacts, record: RequestRecord) -> None:
         """Count one request, once it is settled."""
-        about = who(facts)
+        self._ended.append(facts)
         for stage in record.stages.timed:
             if stage.name == "queue":
-                self._waits.record(stage.end - stage.start, about | {"kvgate.tenant": record.tenant.name})
-        self._duration.record(facts.duration_s, about | error_type(facts))
-        if facts.reuse_class is None:
-            return
-        reuse: Attributes = {
-            "kvgate.reuse.status": facts.reuse_status,
-            "kvgate.reuse.class": facts.reuse_class,
-        }
-        self._requests.add(1, about | reuse)
-        if facts.ttft_s is not None:
-            self._ttft.record(facts.ttft_s, about | {"kvgate.reuse.class": facts.reuse_class})
-        if facts.time_per_output_token_s is not None:
-            self._per_token.record(facts.time_per_output_token_s, about)
-        if facts.queued_s is not None:
-            self._queue.record(facts.queued_s, about)
-        self._count_tokens(facts, about)
+                self._waits.record(
+                    stage.end - stage.start, who(facts) | {"kvgate.tenant": record.tenant.name}
+                )
 
-    def _count_tokens(self, facts: RequestFacts, about: Attributes) -> None:
+    def settle(self) -> None:
+        """Behind the last request of a batch: those with the same attributes, as most have, are counted together."""
+        ended, self._ended = self._ended, []
+        alike: dict[tuple[object, ...], list[RequestFacts]] = {}
+        for facts in ended:
+            told_apart_by = (facts.operation, facts.model, facts.engine, facts.error, facts.reuse_class)
+            alike.setdefault(told_apart_by, []).append(facts)
+        for some in alike.values():
+            self._count(some)
+
+    def _count(self, some: Sequence[RequestFacts]) -> None:
+        one = some[0]
+        about = who(one)
+        _record(self._duration, [each.duration_s for each in some], about | error_type(one))
+        if one.reuse_class is None:
+            return
+        reuse: Attributes = {"kvgate.reuse.status": one.reuse_status, "kvgate.reuse.class": one.reuse_class}
+        self._requests.add(len(some), about | reuse)
+        _record(self._ttft, [each.ttft_s for each in some], about | {"kvgate.reuse.class": one.reuse_class})
+        _record(self._per_token, [each.time_per_output_token_s for each in some], about)
+        _record(self._queue, [each.queued_s for each in some], about)
+        self._count_tokens(some, about)
+
+    def _count_tokens(self, some: Sequence[RequestFacts], about: Attributes) -> None:
         # Engines do not say how many tokens of a prompt are text.
         modality = about | {"gen_ai.token.modality": "unknown"}
-        for counter, kind, tokens in (
-            (self._input, "input", facts.input_tokens),
-            (self._output, "output", facts.output_tokens),
+        for counter, kind, counts in (
+            (self._input, "input", [each.input_tokens for each in some]),
+            (self._output, "output", [each.output_tokens for each in some]),
         ):
-            if tokens is not None:
-                counter.add(tokens, modality)
-                self._usage.record(tokens, about | {"gen_ai.token.type": kind})
-        if facts.reused_tokens is None or facts.recomputed_tokens is None:
-            return
-        self._cache_read.add(facts.reused_tokens, modality)
-        self._recomputed.add(facts.recomputed_tokens, about)
-        for tier, tokens in facts.by_tier.items():
-            self._by_tier.add(tokens, about | {"kvgate.tier": tier})
+            if tokens := [count for count in counts if count is not None]:
+                counter.add(sum(tokens), modality)
+                _record(self._usage, tokens, about | {"gen_ai.token.type": kind})
+        told = reported(some)
+        if told:
+            self._cache_read.add(sum([reused for reused, _, _ in told]), modality)
+            self._recomputed.add(sum([recomputed for _, recomputed, _ in told]), about)
+        by_tier: Counter[Tier] = Counter()
+        for _, _, tiers in told:
+            by_tier.update(tiers)
+        for tier, count in by_tier.items():
+            self._by_tier.add(count, about | {"kvgate.tier": tier})
+
+
+def _record(histogram: Histogram, values: Sequence[float | None], attributes: Attributes) -> None:
+    for value in values:
+        if value is not None:
+            histogram.record(value, attributes)
