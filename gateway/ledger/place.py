@@ -1,5 +1,6 @@
 """Where the ledger lives: a URL that an operator gave, or a file of this user's own that nobody else may read."""
 
+import errno
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -68,8 +69,23 @@ def private_file(path: Path) -> None:
     """
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        _make(path.resolve())
     except OSError as error:
         raise LedgerConfigError(
             f"the ledger cannot be kept in {path}: {error.strerror}; name another place with --ledger"
         ) from error
+
+
+def _make(path: Path) -> None:
+    """Make the file, or see that it can be written, without opening one that is there.
+
+    Closing a file takes all POSIX locks on it from the whole process. SQLite would then go on without its own, and the
+    next other process to close the ledger would delete the log that is still written to.
+    """
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+    except FileExistsError:
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR)) from None
+        if not os.access(path, os.R_OK | os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES)) from None

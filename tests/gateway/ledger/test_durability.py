@@ -2,6 +2,8 @@
 
 import random
 import sqlite3
+import subprocess
+import sys
 import time
 from itertools import pairwise
 from pathlib import Path
@@ -9,6 +11,8 @@ from pathlib import Path
 from sqlalchemy.engine import URL
 
 from gateway.ledger import Database, LedgerReader, LedgerWriter, WriterSettings
+from gateway.ledger.database import Batch
+from gateway.ledger.encoding import encoded
 from gateway.ledger.place import ledger_url
 from tests.gateway.ledger.postgres import Postgres
 from tests.gateway.ledger.rows import row
@@ -54,6 +58,33 @@ def test_a_process_that_ends_has_written_all(url: URL) -> None:
     said = process.end()
     assert said.dropped == 0
     assert ids(url) == list(range(said.written))
+
+
+def found_elsewhere(path: Path) -> int:
+    """Rows that another process finds, which opens the ledger and closes it, as `kvgate audit` does."""
+    code = (
+        "import os, sys; from gateway.ledger import LedgerReader; from gateway.ledger.opening import open_database;"
+        "d = open_database(sys.argv[1], os.environ); print(sum(1 for _ in LedgerReader(d).rows())); d.close()"
+    )
+    return int(
+        subprocess.run([sys.executable, "-c", code, str(path)], check=True, capture_output=True).stdout
+    )
+
+
+def test_rows_written_after_a_report_are_found_though_their_process_has_the_file_twice(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "ledger.db"
+    url = ledger_url(str(path), {})
+    assert url is not None
+    writing = Database(url)
+    writing.write(Batch("one", 1, [encoded(row(1))]))
+    beside = Database(url)  # as the gateway has one for scrapes, and one while a tenant is forgotten
+    assert found_elsewhere(path) == 1
+    writing.write(Batch("one", 2, [encoded(row(2))]))
+    assert found_elsewhere(path) == 2
+    beside.close()
+    writing.close()
 
 
 def test_a_full_disk_drops_counts_and_recovers_without_a_double(tmp_path: Path) -> None:

@@ -40,6 +40,19 @@ def test_a_place_that_cannot_be_written_is_refused_at_once(tmp_path: Path) -> No
         open_writer(str(tmp_path / "file" / "ledger.db"), {})
 
 
+def test_a_folder_is_no_ledger_and_is_said_to_be_one(tmp_path: Path) -> None:
+    with pytest.raises(LedgerConfigError, match="Is a directory; name another place"):
+        open_writer(str(tmp_path), {})
+
+
+def test_a_ledger_may_be_a_link_to_where_it_is_not_yet(tmp_path: Path) -> None:
+    (tmp_path / "link.db").symlink_to(tmp_path / "ledger.db")
+    writer = open_writer(str(tmp_path / "link.db"), {})
+    assert writer is not None
+    writer.close()
+    assert (tmp_path / "ledger.db").stat().st_mode & 0o777 == 0o600
+
+
 def test_a_ledger_of_a_newer_kvgate_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
     writer = open_writer(str(path), {})
