@@ -107,7 +107,7 @@ def _said(finding: Any, path: str) -> str:
     if finding["type"] == "extra_forbidden":
         return f"{path}: there is no such key"
     if finding["type"] in ("union_tag_invalid", "union_tag_not_found"):
-        kinds = "embedded, sglang_process, sglang, vllm, llama_cpp, openai and anthropic"
+        kinds = "embedded, sglang_process, sglang, vllm, llama_cpp, kvgate, openai and anthropic"
         return f"{path}.kind: missing or unknown; there are {kinds}"
     text = finding["msg"].removeprefix("Value error, ").partition(", unable to parse")[0]
     return f"{path}: {text[:1].lower()}{text[1:]}" if path else text

@@ -2,13 +2,14 @@
 
 from pathlib import Path
 from textwrap import dedent
+from typing import get_args
 
 import pytest
 
 from engine_adapters.embedded.cold_config import ColdCoding, SharedStore
 from gateway.config.assemble import assembled
 from gateway.config.build import embedded_options, settings_of
-from gateway.config.engines import EmbeddedEngine
+from gateway.config.engines import EmbeddedEngine, EngineConfig
 from gateway.config.errors import ConfigError
 from gateway.config.load import load_config
 
@@ -140,6 +141,13 @@ def test_all_kinds_are_read(tmp_path: Path) -> None:
 )
 def test_errors_name_the_key(tmp_path: Path, text: str, message: str) -> None:
     assert any(found.startswith(message) for found in errors(tmp_path, text)), errors(tmp_path, text)
+
+
+def test_an_unknown_kind_is_told_all_that_there_are(tmp_path: Path) -> None:
+    (message,) = errors(tmp_path, "engines:\n  - {name: a, kind: vlm, url: 'http://x'}")
+    union, _ = get_args(EngineConfig)
+    kinds = {kind for member in get_args(union) for kind in get_args(member.model_fields["kind"].annotation)}
+    assert all(kind in message for kind in kinds)
 
 
 def test_all_errors_come_at_once(tmp_path: Path) -> None:
