@@ -199,7 +199,7 @@ def _tool_changes(old: Segment, new: Segment, trail: _Trail) -> bool:
         after = _shown(each.after)
         place = max(at, new.text.find(dump(each.after), at))
         trail.equal(new.text[at:place])
-        piece = replace(new, path=(*new.path, *each.path))
+        piece = new._replace(path=(*new.path, *each.path))
         trail.found.append(Divergence(_WAYS[each.way], piece, 0, _shown(each.before), after, old))
         at = place
     trail.equal(new.text[at:])
@@ -364,7 +364,7 @@ def _tool_moves(
     if moved and kept[0] != kept[1]:
         spent = sum(byte_length(piece.text) for piece in new if piece.kind == "tool")
         first = next((piece for piece in new if piece.kind == "tool"), moved[0].segment)
-        first = replace(first, path=("tools",))
+        first = first._replace(path=("tools",))
         lost = max(spent, sum(each.lost for each in moved))
         yield Divergence("reordered", first, 0, ", ".join(kept[0]), ", ".join(kept[1]), moved[0].old, lost)
         found = [each for each in found if all(each is not other for other in moved)]

@@ -2,7 +2,6 @@
 
 from collections import Counter, OrderedDict
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from canon.lint.segments import Segment
 
@@ -61,7 +60,7 @@ class History:
             self._size += len(text)
         self._texts[text] = (text, uses + 1)
         self._size += 200  # the piece itself
-        return replace(piece, text=text)
+        return piece._replace(text=text)
 
     def _forget(self) -> None:
         number, (segments, features) = self._requests.popitem(last=False)

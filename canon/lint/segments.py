@@ -3,8 +3,7 @@
 import hashlib
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from canon.requests.paths import Path
 
@@ -15,8 +14,7 @@ _PLAIN = {"role", "content"}
 _MEDIA = ("image", "audio", "video", "file", "document")
 
 
-@dataclass(frozen=True, slots=True)
-class Segment:
+class Segment(NamedTuple):
     """One piece of a prompt. Two pieces are the same when `role`, `kind` and `text` are."""
 
     path: Path

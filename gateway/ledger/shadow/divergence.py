@@ -1,7 +1,6 @@
 """Where and why a prompt leaves the most alike earlier one. Places, names and hashes come out; no text does."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from hashlib import blake2b
 from typing import Any
 
@@ -53,7 +52,7 @@ def _cut(side: Sequence[Segment], skipped: int) -> list[Segment]:
     for at, piece in enumerate(side):
         start = skipped if at == 0 else 0
         short = (start == 0 and len(piece.text) <= _TEXT) or piece.kind == "tool"
-        cut.append(piece if short else replace(piece, text=piece.text[start : start + _TEXT]))
+        cut.append(piece if short else piece._replace(text=piece.text[start : start + _TEXT]))
     return cut
 
 

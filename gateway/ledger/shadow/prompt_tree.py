@@ -2,7 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from canon.lint.alignment import byte_length, common_end, common_start
 from canon.lint.history import History
@@ -73,7 +73,7 @@ class PromptTree:
         if _in_head(place):
             head = self._heads.like(_scoped_head(scope, segments))
             if head:
-                return [replace(piece, role=piece.role.rpartition("\0")[2]) for piece in head]
+                return [piece._replace(role=piece.role.rpartition("\0")[2]) for piece in head]
         ways_on = self._ways_on(keys[shared - 1] if shared else hash(scope))
         alive = [key for key in ways_on if key in self._nodes]
         best = max(alive, key=lambda key: _alike(self._nodes[key].segment, place), default=None)
@@ -186,4 +186,4 @@ def _in_head(piece: Segment) -> bool:
 def _scoped_head(scope: str, segments: Sequence[Segment]) -> list[Segment]:
     """Pieces up to the first turn of a conversation, in roles that no other scope has."""
     end = next((at for at, piece in enumerate(segments) if not _in_head(piece)), len(segments))
-    return [replace(piece, role=f"{scope}\0{piece.role}") for piece in segments[:end]]
+    return [piece._replace(role=f"{scope}\0{piece.role}") for piece in segments[:end]]
