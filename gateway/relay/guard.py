@@ -49,7 +49,8 @@ class Guard:
             raise ApiError(404, message, param="model", code="unsupported_route")
         if remote.able is not None and remote.able.takes_salt is False:
             raise EngineNotReadyError(
-                f"The engine {remote.name} takes no salt, which would keep tenants apart."
+                f"The engine {remote.name} takes no salt, which would keep tenants apart: whoever runs kvgate has to "
+                "set it up for that, or give each group of tenants an engine of its own."
             )
 
     def _check_part(self, found: Found, *, tenants: bool) -> None:

@@ -74,7 +74,9 @@ async def _purged(place: Place, ask: PurgeAsk) -> Forgotten:
     except Exception as error:  # noqa: BLE001  the other places forget all the same
         fields = {"place": place.name, "tenant": ask.tenant, "error": type(error).__name__}
         log.error("a tenant could not be forgotten", extra={"fields": fields})  # noqa: TRY400  its text may quote
-        return Forgotten(None, f"it failed ({type(error).__name__}); the log has more", complete=False)
+        return Forgotten(
+            None, f"it failed ({type(error).__name__}): see to it, then purge again", complete=False
+        )
 
 
 def both(one: Forgotten, other: Forgotten) -> Forgotten:
