@@ -21,13 +21,15 @@ def page() -> str:
     return PAGE.read_text()
 
 
-def test_the_example_is_a_configuration(page: str, tmp_path: Path) -> None:
-    (example,) = re.findall(r"```yaml\n(engines:.*?)```", page, re.DOTALL)
-    path = tmp_path / "kvgate.yaml"
-    path.write_text(example)
-    config = load_config(path)
-    assert config.routing.policy == "prefix"
-    assert config.remotes[0][1].cache_tokens == 600_000
+def test_the_examples_are_configurations(page: str, tmp_path: Path) -> None:
+    path, read = tmp_path / "kvgate.yaml", []
+    for example in re.findall(r"```yaml\n(engines:.*?)```", page, re.DOTALL):
+        path.write_text(example)
+        read.append(load_config(path))
+    routed, with_events = read
+    assert routed.routing.policy == "prefix"
+    assert routed.remotes[0][1].cache_tokens == 600_000
+    assert with_events.remotes[0][1].kv_events.topic == "kv"
 
 
 def test_every_policy_and_reason_is_explained(page: str) -> None:
