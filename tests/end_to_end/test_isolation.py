@@ -31,16 +31,17 @@ def examined(url: str, *arguments: str) -> tuple[int, dict[str, Any]]:
 def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chain]:
     folder = tmp_path_factory.mktemp("isolation")
     model = save_tiny_model("llama", folder / "model", max_position_embeddings=4096)
-    with chain(embedded(model, folder, host_cache_gib=0.01), folder) as it:
+    with chain(embedded(model, folder, kv_cache_gib=0.007, host_cache_gib=0.01), folder) as it:
         yield it
 
 
 def test_tenants_of_an_outer_gateway_are_apart_on_the_tiers_of_the_inner_one(both: Chain) -> None:
     arguments = ["--key-a", "env:KEY_BLUE", "--key-b", "env:KEY_RED", "--key-mate", "env:KEY_NAVY"]
-    _, found = examined(both.outer.url, *arguments, "--words", "200", "--fill-tokens", "150000")
+    _, found = examined(both.outer.url, *arguments, "--words", "200", "--fill-tokens", "60000")
     # Whether times decide is for the machine's load to say; that nothing is reused is not.
     tiers = {each["tier"]: each for each in found["findings"]}
-    assert {"device", "host"} <= tiers.keys()
+    assert "device" in tiers
+    assert tiers.keys() & {"host", "disk"}  # which of them has the prefix is for the cache to say
     assert {each["verdict"] for each in tiers.values()} <= {"isolated", "cannot tell"}
     assert {each["other_reused"] for each in tiers.values()} <= {0, 16}
     assert min(each["own_reused"] for each in tiers.values()) > 1000
