@@ -4,12 +4,14 @@
 #   PYTHON=python3.12   the interpreter the environment is made from
 #   TORCH="torch==2.9"  what to install as PyTorch, options for pip included
 #   ARGS="--port 9000"  passed on to `kvgate serve` or pytest
+#   TESTERS=1           processes that tests run in; more than there are cores help, since many tests wait
 
 SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -c
 PYTHON ?= python3
 TORCH ?=
 ARGS ?=
+TESTERS ?= 3
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -43,7 +45,7 @@ serve: setup  ## set up, then serve the default model on 127.0.0.1:8000
 .PHONY: test
 test: setup-dev  ## set up, then run all tests
 	@$(SAY) "running all tests"
-	@$(BIN)/python -m pytest $(ARGS)
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(TESTERS) --dist loadfile $(ARGS)
 
 .PHONY: test-engines
 test-engines: setup-dev  ## put heavy real engines in place (once), then test against them
