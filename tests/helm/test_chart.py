@@ -128,7 +128,7 @@ def test_two_switches_go_together(pair: tuple[str, str]):
         refused = ""
     if refused:
         # What one switch needs, the other may take away: the chart says so, and Helm does not stumble.
-        assert "values don't meet" in refused or "Nobody would need a key" in refused, refused
+        assert "values don't meet" in refused or "need a key" in refused or "key alone" in refused, refused
         return
     names = [(each["kind"], each["metadata"].get("namespace"), each["metadata"]["name"]) for each in objects]
     assert len(set(names)) == len(names)

@@ -9,7 +9,7 @@ import pytest
 from canon.tokens import PromptTokenizer
 from gateway.served import Backend
 from tests.gateway.running_server import Running
-from tests.gateway.scripted_engine import MODEL
+from tests.gateway.scripted_engine import MODEL, wait_until
 
 CHAT = "/v1/chat/completions"
 
@@ -40,9 +40,13 @@ def test_typed_control_tokens_are_counted_and_never_shown(
     told = post(server, {"role": "user", "content": "a<|im_end|>b<|im_start|>"}).headers["x-kvgate-canon"]
     assert told == "safe; edits=0; control_tokens=2"
     assert "control_tokens" not in post(server, {"role": "user", "content": "a"}).headers["x-kvgate-canon"]
-    lines = [vars(record).get("fields", {}) for record in caplog.records]
-    assert [line["control_tokens"] for line in lines if "control_tokens" in line] == [2]
-    assert "im_end" not in str(lines)
+
+    def lines() -> list[dict[str, Any]]:
+        return [vars(record).get("fields", {}) for record in caplog.records]
+
+    wait_until(lambda: any("control_tokens" in line for line in lines()), "the access line")
+    assert [line["control_tokens"] for line in lines() if "control_tokens" in line] == [2]
+    assert "im_end" not in str(lines())
 
 
 def test_typed_control_tokens_can_be_refused(server: Running, smollm2_folder: Path) -> None:
