@@ -73,7 +73,6 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 
 {{/* What the file says: `config` of the values, and what only the chart knows. What `config` says counts. */}}
 {{- define "kvgate.config" -}}
-{{- /* A file says at least where it listens; what is read at the start alone stands here. */ -}}
 {{- $server := dict "host" "0.0.0.0" "port" 8000 "drain_delay_s" .Values.drain.delaySeconds "grace_s" .Values.drain.streamSeconds "workers" .Values.workers -}}
 {{- $own := dict "server" $server -}}
 {{- if .Values.admin.enabled -}}
