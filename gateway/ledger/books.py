@@ -18,7 +18,7 @@ from gateway.ledger.shadow import ShadowPredictor
 from gateway.ledger.sink import NO_LEDGER, LedgerSink
 from gateway.ledger.writer import WriterSettings
 
-_SETTLE_S = 5.0  # for rows that wait, before those of a tenant are deleted
+_FORGET_S = 45  # for rows that wait, and then for a disk whose flushes hold the lock: nobody's request waits meanwhile
 
 
 class Books(Protocol):
@@ -96,18 +96,21 @@ class LedgerBooks:
         """Delete all rows of a tenant, those that wait among them; how many were there.
 
         Raises:
-            LedgerUnavailableError: the database cannot be used now.
+            LedgerUnavailableError: the database cannot be used now, or does not take the rows that wait.
         """
         if self._url is None or self._writer is None:
             return 0
-        self._writer.settle(_SETTLE_S)
-        database = Database(self._url)
+        settled = self._writer.settle(_FORGET_S)
+        database = Database(self._url, lock_s=_FORGET_S)
         try:
-            return sum(database.forget(tenant))
+            count = sum(database.forget(tenant))
         except SQLAlchemyError as error:
             raise LedgerUnavailableError(f"the ledger cannot be used: {reason(error)}") from error
         finally:
             database.close()
+        if not settled:
+            raise LedgerUnavailableError("the ledger does not take the rows that wait: they come behind")
+        return count
 
     def close(self) -> None:
         """Write what waits. Rows from now on are lost."""

@@ -35,16 +35,19 @@ class Batch:
 class Database:
     """The ledger in SQLite or PostgreSQL. Safe from any thread; every method may wait, none for ever.
 
+    Args:
+        lock_s: whole seconds that one statement waits for another one's lock on a SQLite file.
+
     Raises:
         LedgerConfigError: the place cannot be used, or a package is missing.
     """
 
-    def __init__(self, url: URL) -> None:
+    def __init__(self, url: URL, lock_s: int = _WAIT_S) -> None:
         self.url = url
         self._path = Path(str(url.database)).absolute() if url.drivername == "sqlite" else None
         if self._path is not None:
             private_file(self._path)
-        self._engine = _engine(url)
+        self._engine = _engine(url, lock_s)
         self._prepared = False
         mark = "?" if self._path is not None else "%s"
         self._insert = f"INSERT INTO requests ({', '.join(map(_quoted, COLUMNS))}) VALUES ({_marks(mark)})"  # noqa: S608
@@ -126,7 +129,7 @@ def check_driver(url: URL) -> None:
     _engine(url).dispose()
 
 
-def _engine(url: URL) -> Engine:
+def _engine(url: URL, lock_s: int = _WAIT_S) -> Engine:
     try:
         if url.drivername != "sqlite":
             limits = {
@@ -136,7 +139,7 @@ def _engine(url: URL) -> Engine:
                 "application_name": "kvgate",
             }
             return create_engine(url, connect_args=limits, pool_size=2, pool_recycle=3600)
-        engine = create_engine(url, connect_args={"timeout": _WAIT_S}, pool_size=2)
+        engine = create_engine(url, connect_args={"timeout": lock_s}, pool_size=2)
     except (ImportError, NoSuchModuleError):
         raise LedgerConfigError(
             "a ledger in PostgreSQL needs psycopg: pip install 'kvgate[postgres]'"

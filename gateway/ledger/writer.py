@@ -77,6 +77,7 @@ class LedgerWriter(LedgerSink):
         self._id = uuid.uuid4().hex
         self._number = 0
         self._dropped = self._written = self._rejected = self._retries = self._pruned = self._in_hand = 0
+        self._ended = 0  # rows that are in the database, or were given up
         self._failing: str | None = None
         self._shedding = False  # since the queue was full, until rows are written again
         self._limit = self._settings.queue_rows
@@ -99,9 +100,11 @@ class LedgerWriter(LedgerSink):
             self._wake.set()
 
     def settle(self, wait_s: float) -> bool:
-        """Wait until every row put so far is written, for so long at most; whether it is."""
+        """Wait until every row put so far is written, for so long at most; whether it is. Others may come behind."""
         deadline = time.monotonic() + wait_s
-        while self._queue or self._in_hand:
+        waiting = len(self._queue)
+        last = waiting + self._in_hand + self._ended  # in this order: rows go that way, and none is missed
+        while (self._queue or self._in_hand) and self._ended < last:
             if time.monotonic() > deadline or self._closing.is_set():
                 return False
             self._wake.set()
@@ -153,16 +156,19 @@ class LedgerWriter(LedgerSink):
             except Exception:
                 # Nobody foresaw it; the rows in hand are gone, and those behind them must not be.
                 self._dropped += self._in_hand
+                self._ended += self._in_hand
                 self._in_hand = 0
                 log.exception("the ledger's writer failed, and goes on")
 
     def _drain(self) -> None:
         queue = self._queue
         while queue:
-            rows = [queue.popleft() for _ in range(min(len(queue), self._batch))]
-            self._in_hand = len(rows)
+            # Said before they leave the queue, and until they count as ended, so that `settle` misses none.
+            self._in_hand = min(len(queue), self._batch)
+            rows = [queue.popleft() for _ in range(self._in_hand)]
             if not self._write(self._encode(rows)):
                 return
+            self._ended += len(rows)
             self._in_hand = 0
 
     def _encode(self, rows: Sequence[LedgerRow]) -> list[Encoded]:

@@ -4,11 +4,14 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
+from engine_adapters.embedded.config import EmbeddedConfig
 from gateway.cli import app
+from gateway.commands.serve import embedded
 from gateway.local.embedded import set_thread_waits
 from gateway.process.listener import ListenError, is_loopback, listen, url_of
 from tests.requirements import require
@@ -189,3 +192,24 @@ def test_ipv6_urls_have_brackets() -> None:
 def test_an_impossible_host_is_said_in_words(host: str, said: str) -> None:
     with pytest.raises(ListenError, match=said):
         listen(host, 0)
+
+
+def test_options_about_the_caches_reach_the_engine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    given: list[Any] = []
+    monkeypatch.setattr(embedded, "serve", lambda *arguments: given.extend(arguments) or 0)
+    options = ["--scope-share", "0.4", "--write-policy", "write_back", "--host-cache-gib", "2"]
+    shown = CliRunner().invoke(app, ["serve", *options, "--disk-cache-dir", str(tmp_path)])
+    assert shown.exit_code == 0, shown.output
+    config = embedded._engine(given[1], given[2], {})
+    assert (config.scope_share, config.write_policy) == (0.4, "write_back")
+    assert (config.host_cache_bytes, config.disk_cache_dir) == (2 << 30, tmp_path)
+    given.clear()
+    assert CliRunner().invoke(app, ["serve"]).exit_code == 0
+    assert embedded._engine(given[1], given[2], {}) == EmbeddedConfig(
+        block_size=16, cache_dir=embedded._engine(given[1], given[2], {}).cache_dir
+    )
+
+
+@pytest.mark.parametrize("share", ["-0.1", "1.1", "nan"])
+def test_a_share_is_between_0_and_1(share: str) -> None:
+    assert CliRunner().invoke(app, ["serve", "--scope-share", share]).exit_code == 2

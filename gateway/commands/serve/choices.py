@@ -27,6 +27,14 @@ class Quantize(StrEnum):
     fp8 = "fp8"
 
 
+class WritePolicy(StrEnum):
+    """When a block is copied below the device."""
+
+    write_through_on_second_hit = "write_through_on_second_hit"
+    write_back = "write_back"
+    none = "none"
+
+
 class ControlTokens(StrEnum):
     """What is done about special tokens typed inside a message."""
 

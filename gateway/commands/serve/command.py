@@ -7,7 +7,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from gateway.commands.refuse import refuse
-from gateway.commands.serve.choices import ControlTokens, Device, Dtype, Quantize
+from gateway.commands.serve.choices import ControlTokens, Device, Dtype, Quantize, WritePolicy
 from gateway.commands.serve.where import Where
 from gateway.config.environment import first_variable, names_engines
 
@@ -78,6 +78,20 @@ def serve(
     disk_cache_gib: Annotated[
         float, typer.Option(min=0.001, max=_MAX_SIZE, help="Size of the disk cache.")
     ] = 8,
+    write_policy: Annotated[
+        WritePolicy,
+        typer.Option(
+            help="When a block is copied to main memory, and on: at its second use, at its eviction, never."
+        ),
+    ] = WritePolicy.write_through_on_second_hit,
+    scope_share: Annotated[
+        float,
+        typer.Option(
+            min=0,
+            max=1,
+            help="Of the KV pool: what one group's prompts may hold before they make room for others.",
+        ),
+    ] = 0.25,
     cold_compression: Annotated[
         int | None,
         typer.Option(
@@ -230,6 +244,7 @@ def serve(
             dtype,
             kv_cache_gib,
             block_size,
+            scope_share,
             threads,
             chat_template,
             control_tokens_in_content,
@@ -240,6 +255,7 @@ def serve(
             host_cache_gib,
             disk_cache_dir,
             disk_cache_gib,
+            write_policy,
             embedded.CodingOptions(
                 cold_compression,
                 None if cold_quantize is None else cold_quantize.value,

@@ -10,7 +10,7 @@ from canon.errors import PolicyError
 from engine_adapters.embedded.config import EmbeddedConfig
 from gateway.canonical.policies import parse_policy
 from gateway.commands.refuse import refuse
-from gateway.commands.serve.choices import ControlTokens, Device, Dtype
+from gateway.commands.serve.choices import ControlTokens, Device, Dtype, WritePolicy
 from gateway.commands.serve.cold_cache import cold_coding, shared_store
 from gateway.commands.serve.where import Where
 from gateway.config.server import ServerConfig
@@ -39,6 +39,7 @@ class ModelOptions:
     dtype: Dtype
     kv_cache_gib: float | None
     block_size: int
+    scope_share: float
     threads: int | None
     chat_template: Path | None
     control_tokens: ControlTokens
@@ -80,6 +81,7 @@ class TierOptions:
     host_gib: float
     disk_dir: Path | None
     disk_gib: float
+    write_policy: WritePolicy
     coding: CodingOptions
     store: StoreOptions
 
@@ -157,9 +159,11 @@ def _engine(model: ModelOptions, tiers: TierOptions, environ: Mapping[str, str])
             dtype=model.dtype.value,
             kv_bytes=None if model.kv_cache_gib is None else int(model.kv_cache_gib * _GIB),
             block_size=model.block_size,
+            scope_share=model.scope_share,
             host_cache_bytes=int(tiers.host_gib * _GIB),
             disk_cache_dir=tiers.disk_dir,
             disk_cache_bytes=int(tiers.disk_gib * _GIB),
+            write_policy=tiers.write_policy.value,
             store=shared_store(
                 store.folder,
                 store.gib,

@@ -3,6 +3,10 @@
 import asyncio
 import json
 import os
+import sqlite3
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -11,9 +15,11 @@ from gateway.canonical.policies import parse_policy
 from gateway.canonical.stage import CanonStage
 from gateway.ledger.books import LedgerBooks
 from gateway.ledger.capture import BodyCapture, CaptureSettings
+from gateway.ledger.errors import LedgerUnavailableError
 from gateway.ledger.expectation import SentRequest
 from gateway.ledger.opening import open_reader
 from gateway.ledger.shadow import ShadowPredictor
+from gateway.ledger.writer import WriterSettings
 from gateway.responses.bindings import Binding, LocalBindings
 from gateway.settings import CanonSettings
 from gateway.tenants.purging import Forgotten, PurgeAsk, Purges
@@ -84,6 +90,32 @@ def test_rows_that_still_wait_are_forgotten_too(tmp_path: Path) -> None:
     assert books.forget("a") == 0
     books.close()
     assert {each.tenant for each in open_reader(str(tmp_path / "rows.db"), {}).rows()} == {"b"}
+
+
+def test_rows_are_forgotten_though_a_busy_disk_holds_the_lock_for_long(tmp_path: Path) -> None:
+    file = tmp_path / "rows.db"
+    books = LedgerBooks(str(file), {})
+    books.sink.put(row(1, "a"))
+    assert books.forget("b") == 0
+    with closing(sqlite3.connect(file, isolation_level=None)) as other, ThreadPoolExecutor(1) as pool:
+        other.execute("BEGIN IMMEDIATE")
+        found = pool.submit(books.forget, "a")
+        time.sleep(2.5)  # longer than a row's writer waits before it tries again
+        assert not found.done(), found
+        other.execute("COMMIT")
+        assert found.result() == 1
+    books.close()
+
+
+def test_rows_that_cannot_be_written_are_not_said_to_be_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.ledger.books._FORGET_S", -1)  # no time at all
+    books = LedgerBooks(str(tmp_path / "rows.db"), {}, writing=WriterSettings(interval_s=3600))
+    books.sink.put(row(1, "a"))
+    with pytest.raises(LedgerUnavailableError, match="wait"):
+        books.forget("a")
+    books.close()
 
 
 def take(capture: BodyCapture, tenant: str, number: int) -> None:

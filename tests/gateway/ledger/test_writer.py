@@ -132,6 +132,29 @@ def test_close_gives_up_at_its_deadline_and_counts_what_was_lost(
     assert writer.counts().waiting == 0
 
 
+class Endless(Database):
+    """While a batch is written, new rows come."""
+
+    writer: LedgerWriter
+    number = 1000
+
+    def write(self, batch: Batch) -> None:
+        self.number += 1
+        self.writer.put(row(self.number))
+        super().write(batch)
+
+
+def test_it_settles_though_rows_never_cease_to_come(url: URL) -> None:
+    database = Endless(url)
+    writer = database.writer = LedgerWriter(database, _FAST).start()
+    for number in range(25):
+        writer.put(row(number))
+    assert writer.settle(30)
+    assert set(ids(database)) >= {str(number) for number in range(25)}
+    database.writer = LedgerWriter(database)  # which is not started: nothing more comes
+    writer.close()
+
+
 def test_rows_put_after_close_are_dropped_and_counted(database: Database) -> None:
     writer = LedgerWriter(database, _FAST).start()
     writer.close()
