@@ -18,6 +18,7 @@ from gateway.telemetry.otel.meters import Meters
 from gateway.telemetry.otel.observed import observe
 from gateway.telemetry.otel.options import OtelOptions
 from gateway.telemetry.otel.spans import Spans
+from gateway.telemetry.otel.trace_ids import TraceIds
 from gateway.telemetry.tracing import Tracing
 from gateway.transport.record import RequestRecord
 
@@ -36,9 +37,10 @@ class OtelTracing(Tracing):
         self._meters: Meters | None = None
         if options.traces:
             exporter = OTLPSpanExporter(endpoint=_endpoint(options, "traces"))
-            self._tracers = TracerProvider(resource=resource, shutdown_on_exit=False)
+            ids = TraceIds()
+            self._tracers = TracerProvider(resource=resource, shutdown_on_exit=False, id_generator=ids)
             self._tracers.add_span_processor(BatchSpanProcessor(exporter))
-            self._spans = Spans(self._tracers.get_tracer(SCOPE))
+            self._spans = Spans(self._tracers, ids, SCOPE)
         if options.metrics:
             reader = PeriodicExportingMetricReader(OTLPMetricExporter(endpoint=_endpoint(options, "metrics")))
             self._meter_provider = MeterProvider([reader], resource=resource, shutdown_on_exit=False)
