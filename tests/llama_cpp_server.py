@@ -1,6 +1,5 @@
 """llama.cpp's own server with the default model, in a process of its own, on a loopback port."""
 
-import socket
 import subprocess
 import sys
 import time
@@ -10,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
+
+from tests.ports import free_port
 
 CONTEXT = 2048  # tokens, of each of the slots
 SLOTS = 2
@@ -43,7 +44,7 @@ class LlamaCppServer:
 @contextmanager
 def llama_cpp_server(gguf: Path, folder: Path | None) -> Iterator[LlamaCppServer]:
     """Up for the block. `folder` lets slots be saved and erased, and counters be read; None: neither is there."""
-    port = _free_port()
+    port = free_port()
     slots = "" if folder is None else f"{folder}/"
     arguments = [str(gguf), str(port), str(CONTEXT), str(SLOTS), slots]
     process = subprocess.Popen(
@@ -72,9 +73,3 @@ def _wait(process: subprocess.Popen[bytes], url: str) -> None:
             pass
         time.sleep(0.1)
     raise AssertionError("llama.cpp's server did not come up")
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

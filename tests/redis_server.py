@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.ports import free_port
 from tests.requirements import require, require_that
+from tests.waiting import PATIENCE_S
 
 if TYPE_CHECKING:
     import redis
@@ -72,7 +74,7 @@ class RedisServer:
         self.process = subprocess.Popen(
             [self.program, *flags], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + PATIENCE_S
         while not self._answers():
             assert self.process.poll() is None, "Redis ended at its start"
             assert time.monotonic() < deadline, "Redis does not answer"
@@ -112,11 +114,3 @@ class RedisServer:
                 return connection.recv(7) in (b"+PONG\r\n", b"-NOAUTH")
         except OSError:
             return False
-
-
-def free_port() -> int:
-    """One that nobody listens at now."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port

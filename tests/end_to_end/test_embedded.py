@@ -15,7 +15,7 @@ from engine_adapters.embedded.config import EmbeddedConfig
 from engine_adapters.embedded.model_runner import Segment
 from gateway.served import Backend
 from tests.gateway.running_server import Running, running
-from tests.gateway.scripted_engine import wait_until
+from tests.waiting import wait_until
 
 TOKENS = 1500  # far more than are generated before the client goes
 

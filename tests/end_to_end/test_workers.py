@@ -19,7 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.end_to_end.conftest import Serving, serving
 from tests.end_to_end.test_canon import TEMPLATE, Client, cached
-from tests.gateway.scripted_engine import wait_until
+from tests.waiting import wait_until
 
 LONG = 120.0  # a loaded machine takes its time; a hanging one fails
 NAMES = ("worker 0", "worker 1")

@@ -13,7 +13,7 @@ import yaml
 from tests.end_to_end.conftest import serving
 from tests.end_to_end.test_workers import LONG, NAMES, Server
 from tests.gateway.relay.fake_engine import MODEL, Asked, Connection, FakeEngine, fake_engine, whole
-from tests.gateway.scripted_engine import wait_until
+from tests.waiting import wait_until
 
 
 class Fleet:

@@ -168,18 +168,3 @@ class BytePrompts:
 
     def decode(self, ids: Sequence[int] | NDArray[np.int32], *, skip_special_tokens: bool = False) -> str:
         return bytes(int(i) for i in ids).decode("utf-8", "replace")
-
-
-def wait_until(condition: Callable[[], object], what: str, seconds: float = 10.0) -> None:
-    """Poll from a test's thread; fails when it does not become true."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"waited in vain: {what}"
-        time.sleep(0.005)
-
-
-async def until(condition: Callable[[], object], seconds: float = 20.0) -> None:
-    """The same on an event loop."""
-    async with asyncio.timeout(seconds):
-        while not condition():  # noqa: ASYNC110  there is nothing that tells
-            await asyncio.sleep(0.002)

@@ -11,7 +11,8 @@ import pytest
 from engine_adapters.base import TextDelta
 from gateway.logs import JsonFormatter, LogfmtFormatter
 from tests.gateway.running_server import Running
-from tests.gateway.scripted_engine import MODEL, wait_until
+from tests.gateway.scripted_engine import MODEL
+from tests.waiting import wait_until
 
 CHAT = "/v1/chat/completions"
 SECRET = "xyzzy-secret"

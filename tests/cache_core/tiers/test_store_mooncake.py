@@ -1,6 +1,5 @@
 """The contract of a store, and what is Mooncake's own, over a client in memory; the real one is in tests/engines."""
 
-import socket
 import sys
 import threading
 from typing import Any
@@ -15,6 +14,7 @@ from cache_core.tiers.store_mooncake import MooncakeOptions, StoreMooncake, conn
 from tests.cache_core.tiers.blocks import IDENTITY, SIZE, headers_of, put, rows, served
 from tests.cache_core.tiers.memory_mooncake import MemoryClient, Objects
 from tests.cache_core.tiers.store_contract import HEADERS, KEY, Place, StoreContract
+from tests.ports import free_port
 
 MASTER = "127.0.0.1:50051"
 
@@ -119,11 +119,8 @@ def test_nothing_is_asked_for_nothing() -> None:
 
 def test_without_a_master_it_says_so_at_once() -> None:
     pytest.importorskip("mooncake", reason="kvgate[mooncake] is not installed")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
     with pytest.raises(TierError, match="No Mooncake master"):
-        connected(MooncakeOptions(f"127.0.0.1:{port}", KEY))
+        connected(MooncakeOptions(f"127.0.0.1:{free_port()}", KEY))
 
 
 def test_without_the_package_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

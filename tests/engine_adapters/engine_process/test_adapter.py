@@ -19,7 +19,8 @@ from engine_adapters.errors import (
     UnsupportedByEngineError,
 )
 from engine_adapters.rpc.server import Server
-from tests.gateway.scripted_engine import ScriptedEngine, byte_ids, hello, until, usage_of
+from tests.gateway.scripted_engine import ScriptedEngine, byte_ids, hello, usage_of
+from tests.waiting import until
 
 
 def request(number: int = 0) -> GenerateRequest:

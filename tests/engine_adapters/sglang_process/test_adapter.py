@@ -20,8 +20,8 @@ from engine_adapters.errors import (
 )
 from engine_adapters.sglang_process.adapter import SGLangProcess
 from engine_adapters.sglang_process.config import SGLangConfig
-from tests.gateway.scripted_engine import until
 from tests.processes import run_python
+from tests.waiting import until
 
 STAND_IN = Path(__file__).with_name("stand_in")
 BREAKS, REFUSED, FOREVER, PRINTS = 13, 14, 15, 16  # first ids that the stand-in knows

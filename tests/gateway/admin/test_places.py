@@ -25,7 +25,7 @@ from gateway.settings import CanonSettings
 from gateway.tenants.purging import Forgotten, PurgeAsk, Purges
 from gateway.transport.incoming import Incoming
 from tests.gateway.ledger.rows import row
-from tests.gateway.scripted_engine import wait_until
+from tests.waiting import wait_until
 
 ASK = PurgeAsk("a", ("a/m",))
 BODY = {

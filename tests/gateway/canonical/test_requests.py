@@ -16,7 +16,8 @@ from engine_adapters.base import Event, Finished, GenerateRequest, ToolCallDelta
 from gateway.canonical.policies import PolicyFor
 from gateway.settings import CanonSettings
 from tests.gateway.running_server import Running
-from tests.gateway.scripted_engine import MODEL, usage_of, wait_until
+from tests.gateway.scripted_engine import MODEL, usage_of
+from tests.waiting import wait_until
 
 CHAT = "/v1/chat/completions"
 SYSTEM = {"role": "system", "content": "Be brief.\r\nBe kind."}

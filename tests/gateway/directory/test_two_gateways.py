@@ -12,8 +12,8 @@ import pytest
 
 from tests.gateway.limits.test_two_gateways import Gateway, started
 from tests.gateway.relay.fake_engine import MODEL, FakeEngine, fake_engine
-from tests.gateway.scripted_engine import wait_until
 from tests.redis_server import RedisServer
+from tests.waiting import wait_until
 
 
 def answers(connection, asked) -> None:

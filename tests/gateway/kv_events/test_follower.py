@@ -16,7 +16,7 @@ from gateway.routing.kv_changes import seed_of
 from gateway.routing.prefix_router import PrefixRouter
 from tests.exchanges import FOLDER
 from tests.gateway.kv_events.publishing import CLEARED, Publisher, publisher, removed, stored
-from tests.gateway.scripted_engine import until
+from tests.waiting import until
 
 IDS = np.arange(100, 100 + 4096, dtype=np.int32)
 NAMES = list(range(1, 257))  # of blocks of 16

@@ -18,7 +18,8 @@ from gateway.routing.prompt_tokens import PromptTokens
 from tests.gateway.kv_events.publishing import Publisher, publisher, removed, stored
 from tests.gateway.relay.fake_engine import MODEL, FakeEngine, fake_engine
 from tests.gateway.relay.serving import Relaying, relaying
-from tests.gateway.scripted_engine import BytePrompts, wait_until
+from tests.gateway.scripted_engine import BytePrompts
+from tests.waiting import wait_until
 
 SYSTEM = "You know all there is to know of tides, winds and currents. " * 60
 BLOCK = 128  # as vLLM has on a CPU

@@ -3,7 +3,6 @@
 import os
 import pwd
 import shutil
-import socket
 import subprocess
 import tempfile
 import uuid
@@ -14,6 +13,7 @@ from pathlib import Path
 
 import psycopg
 
+from tests.ports import free_port
 from tests.requirements import require_that
 
 _USER = "kvgate"
@@ -35,7 +35,7 @@ class Postgres:
         require_that(binaries is not None, "PostgreSQL is missing: apt-get install postgresql")
         assert binaries is not None
         folder = Path(tempfile.mkdtemp(prefix="kvgate-pg-"))
-        server = cls(folder / "data", _free_port(), binaries)
+        server = cls(folder / "data", free_port(), binaries)
         try:
             if os.geteuid() == 0:
                 shutil.chown(folder, _owner())
@@ -95,10 +95,3 @@ def _binaries() -> Path | None:
         return Path(found).resolve().parent
     folders = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: float(path.parent.name))
     return next((folder for folder in reversed(folders) if (folder / "initdb").exists()), None)
-
-
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port

@@ -1,8 +1,10 @@
 """Limits as a client of a real server sees them."""
 
 import asyncio
+import json
+import re
+import socket
 import threading
-import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -16,7 +18,8 @@ from gateway.limits.queue_settings import QueueSettings
 from gateway.limits.tenant_limits import TenantLimits
 from gateway.settings import GatewaySettings
 from tests.gateway.running_server import Running, running
-from tests.gateway.scripted_engine import MODEL, hello, reuse, usage_of, wait_until
+from tests.gateway.scripted_engine import MODEL, hello, reuse, usage_of
+from tests.waiting import wait_until
 
 BODY = {"model": MODEL, "messages": [{"role": "user", "content": "x" * 90}], "max_tokens": 10}
 
@@ -45,7 +48,7 @@ def test_the_limits_are_told_with_every_answer(limited: Callable[..., Running]) 
     assert told["x-ratelimit-limit-requests"] == "3"
     assert told["x-ratelimit-remaining-requests"] == "1"
     assert told["x-ratelimit-limit-tokens"] == "1000"
-    assert told["x-ratelimit-reset-requests"].startswith(("1m", "59", "60"))
+    assert re.match(r"1m|[345]\d", told["x-ratelimit-reset-requests"])
     assert 0 < int(told["x-ratelimit-remaining-tokens"]) < 1000
     with server.http.stream("POST", "/v1/chat/completions", json=BODY | {"stream": True}) as stream:
         assert stream.headers["x-ratelimit-remaining-requests"] == "0"
@@ -64,7 +67,7 @@ def test_over_the_limit_is_the_error_that_the_sdk_knows(limited: Callable[..., R
     error = raised.value
     assert error.code == "rate_limit_exceeded"
     assert error.type == "requests"
-    assert 55 <= int(error.response.headers["retry-after"]) <= 61
+    assert 30 <= int(error.response.headers["retry-after"]) <= 61
     assert "1 of 1 requests a minute" in error.message
     assert len(server.engine.requests) == 1
 
@@ -163,13 +166,13 @@ def test_at_a_full_engine_requests_wait_and_a_priority_goes_first(limited: Calla
         answers = []
         for n, (seed, priority) in enumerate(seeds):
             answers.append(threads.submit(post, server, seed=seed, kvgate={"priority": priority}))
-            wait_until(lambda n=n: _waiting(server) == n, "it waits")  # type: ignore[misc]
+            wait_until(lambda n=n: server.engine.requests and _waiting(server) == n, "it waits")  # type: ignore[misc]
         assert [request.sampling.seed for request in server.engine.requests] == [1]
         go.set()
         assert [answer.result().status_code for answer in answers] == [200] * 4
     assert [request.sampling.seed for request in server.engine.requests] == [1, 4, 2, 3]
-    metrics = server.http.get("/metrics").text
-    assert 'kvgate_queue_wait_seconds_count{kvgate_engine="embedded",tenant="default"} 3.0' in metrics
+    line = 'kvgate_queue_wait_seconds_count{kvgate_engine="embedded",tenant="default"} 3.0'
+    wait_until(lambda: line in server.http.get("/metrics").text, "all have been counted")
 
 
 def test_who_leaves_the_queue_never_reaches_the_engine(limited: Callable[..., Running]) -> None:
@@ -181,8 +184,12 @@ def test_who_leaves_the_queue_never_reaches_the_engine(limited: Callable[..., Ru
 
     server.engine.script = slow
     with server.http.stream("POST", "/v1/chat/completions", json=BODY | {"stream": True}):
-        with pytest.raises(httpx.ReadTimeout):
-            server.http.post("/v1/chat/completions", json=BODY, timeout=0.3)
+        leaving = socket.create_connection(("127.0.0.1", server.port))
+        data = json.dumps(BODY).encode()
+        head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: {len(data)}\r\n\r\n"
+        leaving.sendall(head.encode() + data)
+        wait_until(lambda: _waiting(server) == 1, "it waits")
+        leaving.close()
         wait_until(lambda: _waiting(server) == 0, "it left the queue")
     assert len(server.engine.requests) == 1
     server.engine.script = hello
@@ -213,7 +220,6 @@ def test_refusals_are_counted_by_tenant_and_kind(limited: Callable[..., Running]
 
 
 def _waiting(server: Running) -> int:
-    time.sleep(0.01)
     text = server.http.get("/metrics").text
     lines = [line for line in text.splitlines() if line.startswith("kvgate_queue_waiting{")]
     return int(float(lines[0].split()[-1])) if lines else 0

@@ -9,7 +9,8 @@ import pytest
 from canon.tokens import PromptTokenizer
 from gateway.served import Backend
 from tests.gateway.running_server import Running
-from tests.gateway.scripted_engine import MODEL, wait_until
+from tests.gateway.scripted_engine import MODEL
+from tests.waiting import wait_until
 
 CHAT = "/v1/chat/completions"
 

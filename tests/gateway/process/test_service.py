@@ -11,7 +11,9 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.gateway.scripted_engine import MODEL, wait_until
+from tests.gateway.scripted_engine import MODEL
+from tests.ports import free_port
+from tests.waiting import wait_until
 
 CHAT = "/v1/chat/completions"
 
@@ -36,9 +38,7 @@ def start() -> Iterator[Start]:
 
 @pytest.fixture
 def port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
+    return free_port()
 
 
 def ready(child: subprocess.Popen[str]) -> dict[str, Any]:

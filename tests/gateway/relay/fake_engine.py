@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.waiting import PATIENCE_S
+
 MODEL = "fake-1"
 
 
@@ -62,7 +64,7 @@ class Connection:
         self._raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self._raw.close()
 
-    def wait_for_its_end(self, seconds: float = 10.0) -> bool:
+    def wait_for_its_end(self, seconds: float = PATIENCE_S) -> bool:
         """Whether the other side closes the connection."""
         self._raw.settimeout(seconds)
         try:
@@ -156,7 +158,7 @@ def hold(go_on: threading.Event) -> Callable[[Connection, Asked], None]:
     def script(connection: Connection, _: Asked) -> None:
         connection.stream()
         connection.chunk(content("first"))
-        go_on.wait(30)
+        go_on.wait(PATIENCE_S)
         connection.chunk(content("last") + FINISH + usage_event(0) + DONE)
         connection.end()
 

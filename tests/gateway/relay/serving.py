@@ -23,7 +23,7 @@ from gateway.served import Backend, Served
 from gateway.settings import GatewaySettings
 from gateway.surface.app import create_app_over
 from gateway.tenants.authenticator import OPEN, Authenticator
-from tests.gateway.scripted_engine import wait_until
+from tests.waiting import wait_until
 
 
 @dataclass(slots=True)

@@ -20,7 +20,8 @@ from gateway.settings import GatewaySettings
 from tests.gateway.relay.fake_engine import MODEL, fake_engine
 from tests.gateway.relay.serving import Relaying, relaying
 from tests.gateway.scripted_engine import MODEL as SCRIPTED
-from tests.gateway.scripted_engine import BytePrompts, ScriptedEngine, wait_until
+from tests.gateway.scripted_engine import BytePrompts, ScriptedEngine
+from tests.waiting import wait_until
 
 POSTS = (
     "/v1/chat/completions",

@@ -1,7 +1,6 @@
 """Engines' refusals in the gateway's one shape, and engines that are not there."""
 
 import json
-import socket
 
 import httpx
 import pytest
@@ -11,7 +10,8 @@ from gateway.relay.errors import from_answer
 from gateway.relay.remote import Remote
 from tests.gateway.relay.fake_engine import MODEL, whole
 from tests.gateway.relay.serving import relaying
-from tests.gateway.scripted_engine import wait_until
+from tests.ports import free_port
+from tests.waiting import wait_until
 
 CHAT = "/v1/chat/completions"
 BODY = {"model": MODEL, "messages": [{"role": "user", "content": "Hi"}]}
@@ -146,9 +146,7 @@ def test_a_whole_answer_that_is_cut_is_a_failure(relay_to) -> None:
 
 @pytest.fixture
 def nobody() -> str:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return f"http://127.0.0.1:{probe.getsockname()[1]}"
+    return f"http://127.0.0.1:{free_port()}"
 
 
 def test_an_engine_that_is_away_is_503_and_not_404(nobody: str) -> None:

@@ -17,7 +17,7 @@ from tests.gateway.relay.fake_engine import (
     usage_event,
     whole,
 )
-from tests.gateway.scripted_engine import wait_until
+from tests.waiting import wait_until
 
 BODY = {"model": MODEL, "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 100}
 

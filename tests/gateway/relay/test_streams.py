@@ -23,7 +23,7 @@ from tests.gateway.relay.fake_engine import (
     whole,
 )
 from tests.gateway.relay.serving import relaying
-from tests.gateway.scripted_engine import wait_until
+from tests.waiting import wait_until
 
 CHAT = "/v1/chat/completions"
 MESSAGES = [{"role": "user", "content": "Hi"}]

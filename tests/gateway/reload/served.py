@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.gateway.scripted_engine import wait_until
+from tests.waiting import wait_until
 
 
 @dataclass(slots=True)

@@ -18,7 +18,7 @@ from tests.gateway.relay.fake_engine import (
     whole,
 )
 from tests.gateway.relay.serving import Relaying, relaying
-from tests.gateway.scripted_engine import wait_until
+from tests.waiting import wait_until
 
 CHAT = "/v1/chat/completions"
 BODY = {"model": MODEL, "messages": [{"role": "user", "content": "Hi"}]}

@@ -18,7 +18,7 @@ from tests.gateway.relay.fake_engine import (
     whole,
 )
 from tests.gateway.reload.served import served_file
-from tests.gateway.scripted_engine import wait_until
+from tests.waiting import wait_until
 
 MESSAGES = [{"role": "user", "content": "Hi"}]
 

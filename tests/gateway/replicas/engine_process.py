@@ -8,12 +8,13 @@ its health only; `stuck` stops behind a stream's first word; `drains` says 503 t
 import asyncio
 import json
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+
+from tests.ports import free_port
 
 MODEL = "fake-1"
 
@@ -103,7 +104,7 @@ async def main(port: int, mode: str) -> None:
 class EngineProcess:
     """One that a test has started, and may start again on the same port."""
 
-    port: int = field(default_factory=lambda: free_port())
+    port: int = field(default_factory=free_port)
     _process: subprocess.Popen[str] | None = None
 
     @property
@@ -142,12 +143,6 @@ def engine_processes(*modes: str | None) -> Iterator[list[EngineProcess]]:
     finally:
         for engine in engines:
             engine.kill()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 if __name__ == "__main__":

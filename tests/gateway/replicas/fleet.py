@@ -29,9 +29,11 @@ class Fleet:
         return [len(engine.asked) for engine in self.engines]
 
 
-def replica(url: str, name: str, *, first_byte_s: float = 20, listed: bool = False) -> Remote:
+def replica(
+    url: str, name: str, *, first_byte_s: float = 60, probe_s: float = 60, listed: bool = False
+) -> Remote:
     """`listed`: it is said to have the model, so that nobody asks it whether it is there."""
-    options = HttpOptions(connect_s=2, first_byte_s=first_byte_s, probe_s=1)
+    options = HttpOptions(connect_s=20, first_byte_s=first_byte_s, probe_s=probe_s)
     engine = OpenAICompatibleEngine("fleet", url, (MODEL,) if listed else (), options)
     return Remote(engine, {MODEL: MODEL}, replica=f"fleet/{name}", look=LookOptions(every_s=0.5))
 
@@ -42,7 +44,7 @@ def fleet_of(
     policy: PoolPolicy | None = None,
     settings: GatewaySettings | None = None,
     *,
-    first_byte_s: float = 20,
+    first_byte_s: float = 60,
 ) -> Iterator[Fleet]:
     """None among `scripts`: nobody listens there, which the pool finds out by its requests alone."""
     with ExitStack() as stack:

@@ -21,9 +21,9 @@ from tests.gateway.replicas.discovery.kubernetes_api import ApiServer, endpoint,
 from tests.gateway.replicas.engine_process import engine_processes
 from tests.gateway.replicas.fleet import CHAT, Fleet, replica
 from tests.gateway.replicas.test_faults import Reading, ask
-from tests.gateway.scripted_engine import wait_until
 from tests.gateway.telemetry.scraped import scrape
 from tests.llama_cpp_server import LlamaCppServer, llama_cpp_server
+from tests.waiting import PATIENCE_S, wait_until
 
 
 @contextmanager
@@ -42,12 +42,12 @@ def cluster() -> Iterator[tuple[ApiServer, asyncio.AbstractEventLoop]]:
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
     begun = asyncio.run_coroutine_threadsafe(begin(), loop)
-    begun.result(10)
+    begun.result(PATIENCE_S)
     assert api is not None
     try:
         yield api, loop
     finally:
-        asyncio.run_coroutine_threadsafe(api.cut(), loop).result(10)
+        asyncio.run_coroutine_threadsafe(api.cut(), loop).result(PATIENCE_S)
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
 
@@ -60,7 +60,7 @@ def test_pods_come_and_go_and_a_stream_on_one_that_left_ends_in_peace(tmp_path: 
         def put(*ports: int) -> None:
             for place, port in enumerate(ports):
                 given = slice_of(f"engines-{place}", endpoint("127.0.0.1", f"pod-{port}"), port=port)
-                asyncio.run_coroutine_threadsafe(api.put(given), loop).result(10)
+                asyncio.run_coroutine_threadsafe(api.put(given), loop).result(PATIENCE_S)
 
         put(engines[0].port)
         asked = SliceApi(KubernetesAccess(api.url, token), "llm", "engines")
@@ -80,14 +80,15 @@ def test_pods_come_and_go_and_a_stream_on_one_that_left_ends_in_peace(tmp_path: 
             name = f"fleet/pod-{engines[1].port}"
             wait_until(lambda: [each.replica for each in pool.replicas] == [name], "the second one is there")
             wait_until(lambda: pool.members[0].state == "ready", "and takes requests")
-            assert ask(fleet).status_code == 200
-            assert gateway.rows.last(1).replica == name
+            answer = ask(fleet)
+            assert answer.status_code == 200
+            assert gateway.rows.of(answer.headers["x-request-id"]).replica == name
             labels = scrape(gateway.http).labels("kvgate_replica_requests_running", "kvgate_replica")
             assert list(labels) == [name]
             reading.join()
             assert reading.clean
             assert reading.body.endswith(b"data: [DONE]\n\n")
-            asyncio.run_coroutine_threadsafe(api.delete("engines-0"), loop).result(10)
+            asyncio.run_coroutine_threadsafe(api.delete("engines-0"), loop).result(PATIENCE_S)
             wait_until(lambda: not pool.replicas, "all have gone")
             answer = ask(fleet)
             assert (answer.status_code, answer.headers["retry-after"]) == (503, "2")  # and no 404
@@ -157,10 +158,10 @@ def test_a_fleet_of_real_engines_goes_on_when_one_is_killed(
         file.write_text(FLEET.format(first=first.url, second=llama_cpp.url))
         (pool,) = assembled(load_config(file), {}).configured.pools
         with relaying([], pools=[pool]) as gateway:
-            wait_until(lambda: all(each.asked.is_set() for each in pool.replicas), "both were asked", 60)
+            wait_until(lambda: all(each.asked.is_set() for each in pool.replicas), "both were asked")
             body = {"model": "smollm2", "messages": [{"role": "user", "content": "Count to a thousand."}]}
             reading = Reading(gateway, {**body, "stream": True, "max_tokens": 1000})
-            wait_until(lambda: b"data: " in reading.body, "it answers", 60)
+            wait_until(lambda: b"data: " in reading.body, "it answers")
             stack.close()  # kills the first one
             reading.join()
             assert (reading.clean, reading.error) == (False, "engine_failure")
@@ -168,5 +169,6 @@ def test_a_fleet_of_real_engines_goes_on_when_one_is_killed(
             assert (row.replica, row.reuse_status, row.attempts) == ("fleet/first", "not_reported", 1)
             for _ in range(3):
                 assert gateway.http.post(CHAT, json={**body, "max_tokens": 2}).status_code == 200
+            gateway.rows.last(4)
             rows = gateway.rows.kept[1:]
             assert {(row.replica, row.reuse_status) for row in rows} == {("fleet/second", "reported")}

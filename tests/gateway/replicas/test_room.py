@@ -10,7 +10,7 @@ from gateway.routing.router import Decision, RouteAsk
 from gateway.settings import GatewaySettings
 from tests.gateway.relay.fake_engine import Asked, Connection, whole
 from tests.gateway.replicas.fleet import BODY, CHAT, Fleet, fleet_of
-from tests.gateway.scripted_engine import wait_until
+from tests.waiting import PATIENCE_S, wait_until
 
 ONE_EACH = GatewaySettings(max_running={"fleet": 1})
 
@@ -34,7 +34,7 @@ class Held:
         with self._lock:
             self.running += 1
             self.most = max(self.most, self.running)
-        self.go.wait(20)
+        self.go.wait(PATIENCE_S)
         with self._lock:
             self.running -= 1
         connection.reply(whole(0))

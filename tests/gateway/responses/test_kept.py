@@ -17,7 +17,7 @@ from gateway.tenants.behalf import Headers
 from gateway.tenants.tenant import Tenant
 from tests.gateway.relay.fake_engine import MODEL, Asked, Connection, FakeEngine, event, fake_engine
 from tests.gateway.relay.serving import Relaying, relaying
-from tests.gateway.scripted_engine import wait_until
+from tests.waiting import wait_until
 
 KEPT = "/v1/responses"
 

@@ -20,7 +20,8 @@ from gateway.shared_state.errors import AwayError, SharedStateError
 from gateway.shared_state.options import RedisOptions
 from gateway.shared_state.scripts import Script
 from gateway.shared_state.shared_state import SharedState
-from tests.redis_server import RedisServer, free_port
+from tests.ports import free_port
+from tests.redis_server import RedisServer
 
 COUNT = Script("return redis.call('INCR', KEYS[1])")
 

@@ -15,7 +15,8 @@ import pytest
 from engine_adapters.base import Finished, TextDelta
 from engine_adapters.errors import EngineFailureError, EngineNotReadyError
 from tests.gateway.running_server import Running
-from tests.gateway.scripted_engine import MODEL, hello, usage_of, wait_until
+from tests.gateway.scripted_engine import MODEL, hello, usage_of
+from tests.waiting import wait_until
 
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
 

@@ -4,8 +4,9 @@ from pathlib import Path
 
 from gateway.ledger.opening import open_writer
 from tests.gateway.running_server import running
-from tests.gateway.scripted_engine import MODEL, wait_until
+from tests.gateway.scripted_engine import MODEL
 from tests.gateway.telemetry.scraped import scrape
+from tests.waiting import wait_until
 
 FATES = {"written", "dropped", "rejected", "pruned"}
 

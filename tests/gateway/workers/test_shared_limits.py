@@ -7,8 +7,8 @@ from engine_adapters.rpc.server import Server
 from gateway.limits.tenant_limits import TenantLimits
 from gateway.workers.shared_limits import WorkerCounter
 from gateway.workers.worker import OtherWorkers
-from tests.gateway.scripted_engine import until
 from tests.gateway.workers.test_state import folder, serve, state, worker
+from tests.waiting import until
 
 __all__ = ["folder", "state"]
 

@@ -26,7 +26,7 @@ from gateway.workers.fallen import Fallen
 from gateway.workers.shared_prediction import WorkerPredictor
 from gateway.workers.shared_routing import WorkerRouter, shared_router
 from gateway.workers.state_process import StateService
-from tests.gateway.scripted_engine import until
+from tests.waiting import until
 
 REPLICAS = ["e/0", "e/1", "e/2"]
 

@@ -20,7 +20,7 @@ from gateway.workers.fallen import Fallen
 from gateway.workers.shared_memory import SharedMemory
 from gateway.workers.state_process import StateService
 from gateway.workers.worker import OtherWorkers
-from tests.gateway.scripted_engine import until
+from tests.waiting import until
 
 
 @pytest.fixture

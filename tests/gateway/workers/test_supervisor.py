@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from gateway.process.listener import ListenError, bound, listen
-from tests.gateway.scripted_engine import wait_until
+from tests.waiting import wait_until
 
 LONG = 60.0  # a loaded machine takes its time; a hanging one fails
 

@@ -6,7 +6,7 @@ import pytest
 
 from engine_adapters.remote.transport import BrokenError, TransportError
 from tests.engine_adapters.remote.transport.raw_server import answering, asked, request, served, whole
-from tests.gateway.scripted_engine import wait_until
+from tests.waiting import wait_until
 
 
 class Closing:

@@ -50,7 +50,6 @@ class ApiServer:
     lists: int = 0
     watches: list[int] = field(default_factory=list)  # from which versions
     refuse: int | None = None  # a status for everything
-    refused: asyncio.Event = field(default_factory=asyncio.Event)
     _changed: asyncio.Condition = field(default_factory=asyncio.Condition)
     _writers: set[asyncio.StreamWriter] = field(default_factory=set)
 
@@ -108,7 +107,6 @@ class ApiServer:
         parts = urlsplit(target)
         query = {name: values[0] for name, values in parse_qs(parts.query).items()}
         if self.refuse is not None:
-            self.refused.set()
             return self._whole(writer, self.refuse, {"kind": "Status"})
         if headers.get("authorization") != f"Bearer {self.token}":
             return self._whole(writer, 401, {"kind": "Status"})

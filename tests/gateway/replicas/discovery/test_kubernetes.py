@@ -17,6 +17,7 @@ from gateway.replicas.discovery.kubernetes.api import KubernetesAccess, Kubernet
 from gateway.replicas.discovery.kubernetes.discovery import KubernetesDiscovery
 from gateway.replicas.discovery.kubernetes.slices import ServicePort
 from tests.gateway.replicas.discovery.kubernetes_api import TOKEN, ApiServer, api_server, endpoint, slice_of
+from tests.waiting import PATIENCE_S, until
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +66,7 @@ class Seen:
                 self._more.notify_all()
 
     async def until(self, *urls: str) -> None:
-        async with asyncio.timeout(20), self._more:
+        async with asyncio.timeout(PATIENCE_S), self._more:
             await self._more.wait_for(lambda: self.lists and self.lists[-1] == list(urls))
 
 
@@ -170,10 +171,7 @@ async def test_nobody_goes_while_the_api_is_away_and_that_is_told_once(
         await seen.until("10.0.0.1:30000", "10.0.0.2:30000")
         api.refuse = 500
         await api.cut()
-        async with asyncio.timeout(10):
-            await api.refused.wait()
-        await asyncio.sleep(0.1)
-        assert seen.discovery.failing
+        await until(lambda: seen.discovery.failing, "it is known")
         assert len(seen.lists) == 1
         api.refuse = None
         await api.put(slice_of("engines-a", endpoint("10.0.0.1", "pod-1")))

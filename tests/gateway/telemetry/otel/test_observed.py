@@ -22,9 +22,9 @@ from gateway.telemetry.otel.options import OtelOptions
 from gateway.telemetry.scrape import Scrape
 from tests.gateway.relay.fake_engine import MODEL, Asked, Connection, fake_engine, whole
 from tests.gateway.relay.serving import Relaying, relaying
-from tests.gateway.scripted_engine import wait_until
 from tests.gateway.telemetry.collector import Collector, collector
 from tests.gateway.telemetry.scraped import Scraped, scrape
+from tests.waiting import wait_until
 
 BODY = {"model": MODEL, "messages": [{"role": "user", "content": "All of the tides. " * 200}]}
 # What requests, engines, the ledger and the configuration say has its own way out, or none.
