@@ -5,6 +5,7 @@ EngineError
 │   └── ContextLengthError    the prompt can never fit (HTTP 400, context_length_exceeded)
 ├── EngineOverloadedError     the bounded queue is full (HTTP 429)
 ├── EngineNotReadyError       still loading, draining or stopped (HTTP 503)
+│   └── EngineUnfitError      as it is set up it must not have this request; waiting does not help (HTTP 503)
 ├── UnsupportedByEngineError  this engine cannot do what an operator asked for (HTTP 501)
 └── EngineFailureError        the engine broke while it worked (HTTP 500)
     └── EngineTimeoutError    it took longer than it may (HTTP 504 before the first byte)
@@ -40,6 +41,10 @@ class EngineOverloadedError(EngineError):
 
 class EngineNotReadyError(EngineError):
     """The engine does not take requests now: it loads, drains or has stopped."""
+
+
+class EngineUnfitError(EngineNotReadyError):
+    """As it is set up the engine must not have this request, until whoever runs it changes that."""
 
 
 class UnsupportedByEngineError(EngineError):

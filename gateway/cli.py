@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from gateway.commands.broken_pipe import ending_quietly
 from gateway.commands.config.cli import config
 from gateway.commands.keys.cli import keys
 from gateway.commands.ledger.cli import ledger
@@ -32,7 +33,7 @@ app.add_typer(keys, name="keys")
 
 def main() -> None:
     """Entry point of the console script."""
-    app()
+    ending_quietly(app)
 
 
 def _show_version(wanted: bool) -> None:

@@ -14,6 +14,7 @@ from engine_adapters.errors import (
     EngineNotReadyError,
     EngineOverloadedError,
     EngineTimeoutError,
+    EngineUnfitError,
     InvalidRequestError,
     UnsupportedByEngineError,
 )
@@ -90,6 +91,12 @@ def not_ready(detail: str, retry_after_s: int) -> ApiError:
     return ApiError(503, message, type_="service_unavailable", code="engine_not_ready", headers=headers)
 
 
+def unfit(detail: str) -> ApiError:
+    """HTTP 503 that only an operator can end: no time to wait for, and SDKs are told not to try again."""
+    headers = {"x-should-retry": "false"}
+    return ApiError(503, detail, type_="service_unavailable", code="engine_not_ready", headers=headers)
+
+
 def internal() -> ApiError:
     """HTTP 500 that tells nothing of the inside; the log has the rest under the request's id."""
     message = "The server failed while it worked on this request. Its x-request-id finds it in the log."
@@ -102,6 +109,8 @@ def from_engine(error: EngineError, retry_after_s: int) -> ApiError:
         return invalid(error.message, error.param, error.code)
     if isinstance(error, EngineOverloadedError):
         return overloaded(str(error) or "Too many requests wait already.", retry_after_s)
+    if isinstance(error, EngineUnfitError):
+        return unfit(str(error))
     if isinstance(error, EngineNotReadyError):
         return not_ready(str(error) or "it is not ready", retry_after_s)
     if isinstance(error, UnsupportedByEngineError):

@@ -12,7 +12,10 @@ from canon.memory import MemoryStore
 from gateway.ledger.expectation import Predictor
 from gateway.limits.counter import SharedCount
 from gateway.process.listener import listen
+from gateway.process.telling import tell
 from gateway.routing.router import Router
+
+_MAX_NAMED = 8  # models that the line says
 
 Figures: TypeAlias = Sequence[Sequence[Any]]  # see `gateway.telemetry.figures`
 
@@ -101,8 +104,8 @@ class Front(Protocol):
     def progress(self, line: str) -> None:
         """Tell an operator how far the start has come."""
 
-    async def ready(self, url: str, model: str) -> None:
-        """Requests are answered from now on."""
+    async def ready(self, url: str, models: Sequence[str]) -> None:
+        """Requests are answered from now on; `models`: by all their names, one at least."""
 
     async def open(self) -> None:
         """Called on the event loop before anything is served."""
@@ -139,19 +142,32 @@ class OneProcess:
     def progress(self, line: str) -> None:
         """Say on stderr how far the start has come."""
         elapsed = time.perf_counter() - self._started
-        print(f"[{elapsed:6.1f} s] {line}", file=sys.stderr, flush=True)
+        tell(f"[{elapsed:6.1f} s] {line}", sys.stderr)
 
-    async def ready(self, url: str, model: str) -> None:
+    async def ready(self, url: str, models: Sequence[str]) -> None:
         """Say so on stderr, and where JSON is wanted on stdout."""
         base_url = f"{url}/v1"
-        self.progress(f"ready on {base_url} model={model}")
+        self.progress(f"ready on {base_url} {_named(models)}")
         if self._json:
             seconds = round(time.perf_counter() - self._started, 3)
-            line = {"ready": True, "base_url": base_url, "model": model, "seconds": seconds}
-            print(orjson.dumps(line).decode(), flush=True)
+            line = {
+                "ready": True,
+                "base_url": base_url,
+                "model": models[0],
+                "models": models,
+                "seconds": seconds,
+            }
+            tell(orjson.dumps(line).decode(), sys.stdout)
 
     async def open(self) -> None:
         """Nothing is shared."""
 
     async def aclose(self) -> None:
         """Nothing is shared."""
+
+
+def _named(models: Sequence[str]) -> str:
+    if len(models) == 1:
+        return f"model={models[0]}"
+    more = f" and {len(models) - _MAX_NAMED} more" if len(models) > _MAX_NAMED else ""
+    return f"models={','.join(models[:_MAX_NAMED])}{more}"

@@ -7,6 +7,7 @@ import signal
 import socket
 import sys
 import threading
+from collections.abc import Sequence
 from concurrent.futures import CancelledError
 from dataclasses import dataclass, field
 
@@ -24,6 +25,7 @@ from gateway.process.front import Front, OneProcess
 from gateway.process.listener import ListenError, is_loopback, listen, url_of
 from gateway.process.server import Ending, GatewayServer, server_config
 from gateway.process.shared import Shared
+from gateway.process.telling import tell
 from gateway.reload.live import Configured, Live
 from gateway.reload.reloader import Reloader
 from gateway.reports.reconcile.scraper import EngineScraper
@@ -66,7 +68,7 @@ def check_open(
         if not options.allow_no_keys:
             raise ListenError(_NO_KEYS.format(host=options.host))
         if tell:
-            print(_OPEN, file=sys.stderr, flush=True)
+            tell(_OPEN, sys.stderr)
 
 
 class Service:
@@ -217,7 +219,7 @@ class Service:
                 await asyncio.sleep(_LOOK_AGAIN_S)
             else:
                 keep_what_is_there()
-                await self._become_ready(models[0].name)
+                await self._become_ready([model.name for model in models])
                 return
 
     def _load_model(self) -> None:
@@ -241,14 +243,14 @@ class Service:
 
     def _give_up(self, reason: str) -> None:
         self._failed = True
-        print(f"Error: {reason}", file=sys.stderr, flush=True)
+        tell(f"Error: {reason}", sys.stderr)
         self._server.should_exit = True
 
     async def _take(self, backend: Backend) -> None:
         self._served.put(backend)
-        await self._become_ready(backend.capabilities().model)
+        await self._become_ready([backend.capabilities().model])
 
-    async def _become_ready(self, model: str) -> None:
-        await self._front.ready(self._url, model)
+    async def _become_ready(self, models: Sequence[str]) -> None:
+        await self._front.ready(self._url, models)
         if self._front.late:
             await self._server.open(self._listener)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from engine_adapters.errors import EngineNotReadyError
+from engine_adapters.errors import EngineUnfitError
 from engine_adapters.remote.relay import Route
 from gateway.errors import ApiError
 from gateway.relay.body_urls import Found, found_in, may_fetch
@@ -38,7 +38,7 @@ class Guard:
 
         Raises:
             ApiError: 404, it has the route, and takes no salt on it.
-            EngineNotReadyError: it takes none at all, as an older version does.
+            EngineUnfitError: it takes none at all, as an older version does.
         """
         if not self.apart or route not in _WITH_PROMPTS:
             return
@@ -48,7 +48,7 @@ class Guard:
             )
             raise ApiError(404, message, param="model", code="unsupported_route")
         if remote.able is not None and remote.able.takes_salt is False:
-            raise EngineNotReadyError(
+            raise EngineUnfitError(
                 f"The engine {remote.name} takes no salt, which would keep tenants apart: whoever runs kvgate has to "
                 "set it up for that, or give each group of tenants an engine of its own."
             )

@@ -16,7 +16,7 @@ _BEGIN = (
     "import json, sys; sys.path[:] = json.loads(sys.argv.pop(1)); from gateway.cli import main; "
     "sys.argv[0] = 'kvgate'; main()"
 )
-_LINE = 1 << 16
+_LINE = 1 << 24  # bytes: names of all models are in one
 
 
 def command(arguments: Sequence[str]) -> list[str]:
@@ -38,7 +38,7 @@ class Child:
         self._process = process
         self._reader = reader
         self._control = control
-        self.ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self.ready: asyncio.Future[list[str]] = asyncio.get_running_loop().create_future()
         self.ended = asyncio.create_task(self._wait())
         self._hearing = asyncio.create_task(self._hear())
 
@@ -99,4 +99,4 @@ class Child:
             while line := await self._reader.readline():
                 said = json.loads(line)
                 if not self.ready.done():
-                    self.ready.set_result(str(said["ready"]))
+                    self.ready.set_result([str(name) for name in said["ready"]])

@@ -16,6 +16,7 @@ from engine_adapters.engine_process.service import EngineService
 from engine_adapters.errors import EngineError
 from engine_adapters.rpc.server import Server
 from gateway.garbage import keep_what_is_there, let_go
+from gateway.process.telling import tell
 from gateway.served import Backend, Load
 from gateway.workers.seat import Seat
 
@@ -47,7 +48,7 @@ class _Engine:
         server = await Server(EngineService(backend.engine, about).service()).listen(
             self._seat.plan.engine_socket
         )
-        self._seat.say_ready(backend.capabilities().model)
+        self._seat.say_ready([backend.capabilities().model])
         await ending.wait()
         server.close()
         await backend.engine.aclose()
@@ -68,7 +69,7 @@ class _Engine:
             loaded = await loading
             backend = loaded if isinstance(loaded, Backend) else await loaded
         except (EngineError, CanonError, OSError) as error:
-            print(f"Error: {error}", file=sys.stderr, flush=True)
+            tell(f"Error: {error}", sys.stderr)
             return 1
         except Exception:
             log.exception("loading failed")
@@ -79,4 +80,4 @@ class _Engine:
         return backend
 
     def _progress(self, line: str) -> None:
-        print(f"[{time.perf_counter() - self._began:6.1f} s] {line}", file=sys.stderr, flush=True)
+        tell(f"[{time.perf_counter() - self._began:6.1f} s] {line}", sys.stderr)

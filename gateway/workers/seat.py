@@ -7,6 +7,7 @@ import signal
 import socket
 import threading
 import time
+from collections.abc import Sequence
 
 import msgspec
 
@@ -42,10 +43,10 @@ class Seat:
             line += control.recv(1) or _orphaned()
         return cls(Plan.read(line), control)
 
-    def say_ready(self, model: str) -> None:
-        """Tell the parent; `model` is what an operator is told."""
+    def say_ready(self, models: Sequence[str] = ()) -> None:
+        """Tell the parent; `models` are what an operator is told."""
         with self._lock:
-            self._control.sendall(msgspec.json.encode({"ready": model}) + b"\n")
+            self._control.sendall(msgspec.json.encode({"ready": models}) + b"\n")
 
     def _watch(self) -> None:
         while True:

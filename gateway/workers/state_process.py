@@ -43,7 +43,7 @@ async def _run(seat: Seat, settings: CanonSettings) -> None:
     fallen.find(Path(seat.plan.folder))
     service = StateService(settings, fallen, seat.plan.workers).service()
     server = await Server(service).listen(seat.plan.state_socket)
-    seat.say_ready("")
+    seat.say_ready()
     await ending.wait()
     server.close()
 

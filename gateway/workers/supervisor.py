@@ -42,7 +42,7 @@ class _Place:
         self.plan = plan
         self.child: Child | None = None
         self.ready = asyncio.Event()  # it was, at least once
-        self.model = ""
+        self.models: list[str] = []
         self.restarts = 0  # in a row
 
 
@@ -111,7 +111,7 @@ class Supervisor:
     async def _wait_for_all(self) -> None:
         for place in (*self._beside, *self._serving):
             await place.ready.wait()
-        await self._front.ready(self._url, self._serving[0].model)
+        await self._front.ready(self._url, self._serving[0].models)
 
     async def _keep(self, place: _Place) -> None:
         """Start a process whenever it is not there, so often in a row."""
@@ -130,7 +130,7 @@ class Supervisor:
             await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
             if child.is_ready:
                 began = asyncio.get_running_loop().time()
-                place.model = child.ready.result()
+                place.models = child.ready.result()
                 place.ready.set()
             status = await child.ended
             if self._stopping.is_set():

@@ -5,7 +5,7 @@ import logging
 import os
 import secrets
 import socket
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -136,13 +136,13 @@ class WorkerFront:
         """The parent and the engine's process say how far the server has come."""
         log.debug("%s", line)
 
-    async def ready(self, url: str, model: str) -> None:
+    async def ready(self, url: str, models: Sequence[str]) -> None:
         """Tell the parent, which says so when all are. Without what workers share one goes on alone."""
         try:
             await self._others.link.there(_STATE_S)
         except AwayError as error:
             log.error("a worker starts alone: %s", error)  # noqa: TRY400
-        self._seat.say_ready(model)
+        self._seat.say_ready(models)
 
     async def open(self) -> None:
         """Begin to look for what workers share."""

@@ -77,6 +77,8 @@ def export(
     try:
         with _opened(stated, environ) as database:
             count = _export(LedgerReader(database), kind, output, choice)
+    except BrokenPipeError:
+        raise  # nobody reads any more, which is no fault of the ledger
     except (LedgerError, SQLAlchemyError, OSError) as error:
         return _unusable(error)
     if output == _STDOUT:

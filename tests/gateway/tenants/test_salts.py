@@ -173,6 +173,9 @@ def test_an_engine_that_was_found_to_take_no_salt_gets_nothing(engine: FakeEngin
         )
     assert answer.status_code == 503
     assert "takes no salt" in answer.json()["error"]["message"]
+    # To wait does not help, and neither does the SDK's trying again.
+    assert "retry-after" not in answer.headers
+    assert answer.headers["x-should-retry"] == "false"
     assert not engine.asked
 
 

@@ -51,7 +51,7 @@ def child(notes: str, descriptor: str) -> int:
     if seat.plan.role == "worker":
         listener = listen(seat.plan.host, seat.plan.port, shared=True)
         threading.Thread(target=answer, args=(listener, name), daemon=True).start()
-    seat.say_ready(name)
+    seat.say_ready([name])
     while not ended.wait(0.02):
         pass
     note(folder, f"{name} ends")
