@@ -28,8 +28,8 @@ def ending_quietly(command: Callable[[], object]) -> None:
 
 def _cannot_be_written() -> bool:
     """Write what buffers hold; of streams that nobody reads it goes nowhere."""
-    streams = [stream for stream in (sys.__stdout__, sys.__stderr__) if stream is not None]
-    return any([_is_broken(stream) for stream in streams])
+    broken = [_is_broken(stream) for stream in (sys.__stdout__, sys.__stderr__) if stream is not None]
+    return any(broken)
 
 
 def _is_broken(stream: TextIO) -> bool:

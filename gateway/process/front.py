@@ -12,7 +12,7 @@ from canon.memory import MemoryStore
 from gateway.ledger.expectation import Predictor
 from gateway.limits.counter import SharedCount
 from gateway.process.listener import listen
-from gateway.process.telling import tell
+from gateway.process.telling import tell_line
 from gateway.routing.router import Router
 
 _MAX_NAMED = 8  # models that the line says
@@ -142,7 +142,7 @@ class OneProcess:
     def progress(self, line: str) -> None:
         """Say on stderr how far the start has come."""
         elapsed = time.perf_counter() - self._started
-        tell(f"[{elapsed:6.1f} s] {line}", sys.stderr)
+        tell_line(f"[{elapsed:6.1f} s] {line}", sys.stderr)
 
     async def ready(self, url: str, models: Sequence[str]) -> None:
         """Say so on stderr, and where JSON is wanted on stdout."""
@@ -157,7 +157,7 @@ class OneProcess:
                 "models": models,
                 "seconds": seconds,
             }
-            tell(orjson.dumps(line).decode(), sys.stdout)
+            tell_line(orjson.dumps(line).decode(), sys.stdout)
 
     async def open(self) -> None:
         """Nothing is shared."""

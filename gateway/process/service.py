@@ -25,7 +25,7 @@ from gateway.process.front import Front, OneProcess
 from gateway.process.listener import ListenError, is_loopback, listen, url_of
 from gateway.process.server import Ending, GatewayServer, server_config
 from gateway.process.shared import Shared
-from gateway.process.telling import tell
+from gateway.process.telling import tell_line
 from gateway.reload.live import Configured, Live
 from gateway.reload.reloader import Reloader
 from gateway.reports.reconcile.scraper import EngineScraper
@@ -68,7 +68,7 @@ def check_open(
         if not options.allow_no_keys:
             raise ListenError(_NO_KEYS.format(host=options.host))
         if tell:
-            tell(_OPEN, sys.stderr)
+            tell_line(_OPEN, sys.stderr)
 
 
 class Service:
@@ -243,7 +243,7 @@ class Service:
 
     def _give_up(self, reason: str) -> None:
         self._failed = True
-        tell(f"Error: {reason}", sys.stderr)
+        tell_line(f"Error: {reason}", sys.stderr)
         self._server.should_exit = True
 
     async def _take(self, backend: Backend) -> None:

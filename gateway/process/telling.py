@@ -4,7 +4,7 @@ from contextlib import suppress
 from typing import TextIO
 
 
-def tell(line: str, file: TextIO) -> None:
+def tell_line(line: str, file: TextIO) -> None:
     """Write one line at once. Whoever reads may have gone, as `head` does: a server goes on all the same."""
     with suppress(BrokenPipeError):
         print(line, file=file, flush=True)

@@ -16,7 +16,7 @@ from engine_adapters.engine_process.service import EngineService
 from engine_adapters.errors import EngineError
 from engine_adapters.rpc.server import Server
 from gateway.garbage import keep_what_is_there, let_go
-from gateway.process.telling import tell
+from gateway.process.telling import tell_line
 from gateway.served import Backend, Load
 from gateway.workers.seat import Seat
 
@@ -69,7 +69,7 @@ class _Engine:
             loaded = await loading
             backend = loaded if isinstance(loaded, Backend) else await loaded
         except (EngineError, CanonError, OSError) as error:
-            tell(f"Error: {error}", sys.stderr)
+            tell_line(f"Error: {error}", sys.stderr)
             return 1
         except Exception:
             log.exception("loading failed")
@@ -80,4 +80,4 @@ class _Engine:
         return backend
 
     def _progress(self, line: str) -> None:
-        tell(f"[{time.perf_counter() - self._began:6.1f} s] {line}", sys.stderr)
+        tell_line(f"[{time.perf_counter() - self._began:6.1f} s] {line}", sys.stderr)

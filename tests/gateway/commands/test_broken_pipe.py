@@ -13,7 +13,7 @@ from gateway.commands.broken_pipe import NOBODY_READS
 from gateway.ledger import Database
 from gateway.ledger.database import Batch
 from gateway.ledger.encoding import encoded
-from gateway.process.telling import tell
+from gateway.process.telling import tell_line
 from tests.gateway.ledger.rows import row
 
 HERE = Path(__file__).parents[3]
@@ -94,7 +94,7 @@ def test_a_server_goes_on_when_nobody_reads_what_it_says() -> None:
     reading, writing = os.pipe()
     os.close(reading)
     with os.fdopen(writing, "w") as nowhere:
-        tell("listening", nowhere)
+        tell_line("listening", nowhere)
         with pytest.raises(BrokenPipeError):
             print("listening", file=nowhere, flush=True)
         os.dup2(os.open(os.devnull, os.O_WRONLY), writing)
