@@ -43,7 +43,7 @@ class HostTier(Tier):
     Rows are read and written in place by transfers: `reserve` and `publish` on the way in, `pin` and `unpin`
     on the way out; what is reserved or pinned is never evicted or overwritten. When there is no room, the
     blocks used longest ago make some; `touch` and every read use a chain from its end, so a parent never goes
-    before its children. Where the machine refuses the memory the tier is off: it stores nothing and says why.
+    before its children. A scope that holds more than its share makes room first. Where the machine refuses the memory the tier is off: it stores nothing and says why.
     """
 
     def __init__(
@@ -58,6 +58,7 @@ class HostTier(Tier):
         on_evict: Callable[[list[bytes]], None] | None = None,  # keys; called with no lock held
         observer: CacheObserver | None = None,
         clock: Callable[[], float] = time.monotonic,  # seconds, for the age of what is evicted
+        scope_share: float = 1.0,  # of the rows, that one scope may hold before it makes room for others
     ) -> None:
         if capacity < 0 or block_bytes < 1 or block_size < 1:
             raise ValueError(
@@ -77,7 +78,7 @@ class HostTier(Tier):
         self.num_blocks = len(self.rows)
         self.pinned = bool(self.num_blocks and pin_memory is not None and pin_memory(self.rows))
         self._pool = BlockPool(self.num_blocks, block_size) if self.num_blocks else None
-        self._table = HostTable(self.num_blocks, block_size)
+        self._table = HostTable(self.num_blocks, block_size, int(scope_share * self.num_blocks))
         self._lost = 0  # of what was used from then on, nothing is lost
         self._ticks = TickTimes(clock)
         self._ghosts = Ghosts(self.num_blocks)
@@ -248,7 +249,7 @@ class HostTier(Tier):
             self._use(np.array(rows[::-1], dtype=np.int32))
 
     def sweep(self, n: int, elsewhere: Callable[[Sequence[bytes]], Mask]) -> int:
-        """Free up to `n` of the rows used longest ago, of blocks that `elsewhere` says another tier has; says how many.
+        """Free up to `n` of the rows that are next to go, of blocks that `elsewhere` says another tier has; says how many.
 
         `elsewhere` may wait, and is asked without the lock.
         """

@@ -8,12 +8,18 @@ from numpy.typing import NDArray
 from cache_core.block_header import BlockHeader, DropReason
 from cache_core.block_pool import FILLING, FREE, READY, BlockPool, Blocks
 from cache_core.errors import IntegrityError
+from cache_core.tiers.host_shares import Holders, lowest
 
 
 class HostTable:
-    """Not locked. About 260 bytes a block besides its token ids."""
+    """Not locked. About 260 bytes a block besides its token ids.
 
-    def __init__(self, num_rows: int, block_size: int) -> None:
+    Args:
+        share: rows that one identity may hold before it makes room for the others.
+    """
+
+    def __init__(self, num_rows: int, block_size: int, share: int) -> None:
+        self._holders = Holders(num_rows, share)
         self.sums = np.zeros(num_rows, dtype=np.uint32)  # CRC-32C where the tier wants one
         self._rows: dict[bytes, int] = {}
         self._keys: list[bytes | None] = [None] * num_rows
@@ -44,6 +50,7 @@ class HostTable:
         self._rows[key] = row
         self._keys[row] = key
         self._identities[row] = header.identity
+        self._holders.add(header.identity, row)
         self._parents[row] = np.frombuffer(header.parent, dtype=np.uint8)
         self._tokens[row] = np.frombuffer(header.tokens, dtype=np.uint8)
         self.sums[row] = checksum
@@ -53,6 +60,7 @@ class HostTable:
         row = self._rows.pop(key, None)
         if row is not None:
             self._keys[row] = None
+            self._holders.remove(row)
         return row
 
     def wrong(self, row: int, wanted: BlockHeader) -> DropReason | None:
@@ -79,12 +87,13 @@ class HostTable:
         return int(self._used[self._rows[key]])
 
     def oldest(self, candidates: NDArray[np.bool_], n: int) -> list[bytes]:
-        """Keys of up to `n` of the candidate rows, those used longest ago first."""
+        """Keys of up to `n` of the candidate rows, those used longest ago first; before them what is over its share."""
         rows = np.flatnonzero(candidates)
-        if len(rows) > n:
-            rows = rows[np.argpartition(self._used[rows], n - 1)[:n]]
-        rows = rows[np.argsort(self._used[rows])]
-        return [key for row in rows.tolist() if (key := self._keys[row]) is not None]
+        over = self._holders.first_of(rows, self._used[rows], n)
+        if len(over) < n:
+            rest = np.setdiff1d(rows, over, assume_unique=True) if len(over) else rows
+            over = np.concatenate([over, rest[lowest(self._used[rest], n - len(over))]])
+        return [key for row in over.tolist() if (key := self._keys[row]) is not None]
 
     def check(self, pool: BlockPool, filling: int) -> None:
         """See `HostTier.check_integrity`."""
@@ -93,6 +102,7 @@ class HostTable:
             (len(np.unique(rows)) == len(rows), "two keys have one row"),
             (bool((pool.state[rows] == READY).all()), "a key has a row that is not ready"),
             (bool((pool.refs[rows] >= 1).all()), "a key has a row that nobody holds"),
+            (self._holders.fits(self._identities, rows), "rows are counted for another scope than theirs"),
             (all(self._keys[row] == key for key, row in self._rows.items()), "a row does not know its key"),
             (int((pool.state == FILLING).sum()) == filling, "rows that fill are not those reserved"),
             (int((pool.state == FREE).sum()) == pool.free_count, "free rows are not those in no other place"),

@@ -73,7 +73,7 @@ def open_cold_tiers(
         raise ColdTierError(f"The model's files cannot be read for the cache's identity: {error}") from error
     for_states = 0 if states is None else _bytes_for_states(config.host_cache_bytes, states.rows.row_bytes)
     for_blocks = max(config.host_cache_bytes - for_states, block_bytes)
-    host = HostTier(for_blocks, block_bytes, config.block_size, pin_memory=pin_memory, observer=observer)
+    host = _open_host(for_blocks, block_bytes, config, observer)
     if host.refusal is not None:
         log.warning("nothing is cached below the device: %s", host.refusal)
         return None
@@ -83,7 +83,7 @@ def open_cold_tiers(
     )  # a small pool has room for fetches, too
     options = TieringOptions(config.write_policy, reserve_blocks=reserve, layered=config.layered_loads)
     try:
-        kept = None if states is None else _open_rows(states, for_states, config.block_size, observer)
+        kept = None if states is None else _open_rows(states, for_states, config, observer)
         tiers = TieredCache(
             cache, runner.kv, key, host, colder, options, observer, on_ready=wake, states=kept
         )
@@ -101,11 +101,28 @@ def _bytes_for_states(host_bytes: int, row_bytes: int) -> int:
     return min(max(int(host_bytes * STATE_SHARE), _FEWEST_ROWS * row_bytes), host_bytes // 2)
 
 
+def _open_host(
+    nbytes: int,
+    row_bytes: int,
+    config: EmbeddedConfig,
+    observer: CacheObserver | None,
+    checksums: bool = False,
+) -> HostTier:
+    return HostTier(
+        nbytes,
+        row_bytes,
+        config.block_size,
+        pin_memory=pin_memory,
+        checksums=checksums,
+        observer=observer,
+        scope_share=config.scope_share,
+    )
+
+
 def _open_rows(
-    states: SnapshotsOnDevice, nbytes: int, block_size: int, observer: CacheObserver | None
+    states: SnapshotsOnDevice, nbytes: int, config: EmbeddedConfig, observer: CacheObserver | None
 ) -> StateOptions:
-    row = states.rows.row_bytes
-    rows = HostTier(nbytes, row, block_size, pin_memory=pin_memory, checksums=True, observer=observer)
+    rows = _open_host(nbytes, states.rows.row_bytes, config, observer, checksums=True)
     if rows.refusal is not None:
         log.warning(
             "states of this hybrid model stay on the device, and so its KV is of no use below it: "

@@ -33,7 +33,7 @@ class EmbeddedConfig:
     kv_bytes: int | None = None  # size of the KV pool; None: chosen from the free memory
     block_size: int = 16  # tokens
     scope_share: float = (
-        0.25  # of the KV pool; a scope (group and model) that holds more makes room before others
+        0.25  # of each tier; a scope (group and model) that holds more makes room before others
     )
     host_cache_bytes: int = 0  # blocks that cooled down, in main memory; 0: nothing below the device
     disk_cache_dir: Path | None = None  # and on disk; a folder of this process alone
