@@ -43,7 +43,8 @@ class HostTier(Tier):
     Rows are read and written in place by transfers: `reserve` and `publish` on the way in, `pin` and `unpin`
     on the way out; what is reserved or pinned is never evicted or overwritten. When there is no room, the
     blocks used longest ago make some; `touch` and every read use a chain from its end, so a parent never goes
-    before its children. A scope that holds more than its share makes room first. Where the machine refuses the memory the tier is off: it stores nothing and says why.
+    before its children. A scope that holds more than its share makes room first. Where the machine refuses the
+    memory the tier is off: it stores nothing and says why.
     """
 
     def __init__(
@@ -249,7 +250,7 @@ class HostTier(Tier):
             self._use(np.array(rows[::-1], dtype=np.int32))
 
     def sweep(self, n: int, elsewhere: Callable[[Sequence[bytes]], Mask]) -> int:
-        """Free up to `n` of the rows that are next to go, of blocks that `elsewhere` says another tier has; says how many.
+        """Free up to `n` rows that are next to go, of blocks that `elsewhere` says another tier has; says how many.
 
         `elsewhere` may wait, and is asked without the lock.
         """

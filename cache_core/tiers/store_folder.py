@@ -10,6 +10,7 @@ import secrets
 import shutil
 import stat
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -25,6 +26,8 @@ from cache_core.tiers.errors import PurgeFailedError, TierError
 from cache_core.tiers.files import Files, make_private, read_fully, reason_of, write_fully
 from cache_core.tiers.store import Record, StoreTier, require_secret
 
+Found = tuple[float, int, Path]  # last use by the clock of the file system, bytes, path
+
 _PART = ".part"
 _PURGE_TRIES = 20  # writers elsewhere may still put a file into a folder that is being removed
 _ABANDONED = 3600.0  # seconds a part may be older than the newest file, by the clock of the file system
@@ -39,11 +42,14 @@ class StoreOptions:
     mac_key: bytes  # shared by all users and by nobody else, at least 16 bytes
     parallel: int = 8  # files read or written at once
     codec: Codec = field(default_factory=Codec)
+    scope_share: float = 1.0  # of the capacity: what one scope may hold before it makes room for others
 
     def __post_init__(self) -> None:
         require_secret(self.mac_key)
         if self.capacity_bytes < 1 or self.parallel < 1:
             raise ValueError("capacity and parallel are at least one")
+        if not 0 <= self.scope_share <= 1:
+            raise ValueError(f"a share is between 0 and 1, not {self.scope_share}")
 
 
 class StoreFolder(StoreTier):
@@ -94,20 +100,42 @@ class StoreFolder(StoreTier):
         raise PurgeFailedError(f"{self.options.folder} keeps blocks of a purged identity")
 
     def clean(self) -> int:
-        """Remove what was used longest ago until the store is within its capacity."""
-        _remove_purged(self.options.folder)
-        files = sorted(_files_below(self.options.folder))
+        """Remove what was used longest ago until the store is within its capacity; of scopes over their share first."""
+        options = self.options
+        _remove_purged(options.folder)
+        files = sorted(_files_below(options.folder))
         used = sum(size for _, size, _ in files)
         newest = files[-1][0] if files else 0.0
         freed = 0
-        for used_at, size, path in files:
+        for used_at, size, path in self._in_turn(files):
             abandoned = path.suffix == _PART and newest - used_at > _ABANDONED
-            over = used - freed > self.options.capacity_bytes
+            over = used - freed > options.capacity_bytes
             if (abandoned or over) and self._unlink(path):
                 freed += size
                 if path.suffix != _PART:
                     self._observer.evicted("store", "lru", 1, newest - used_at)
         return freed
+
+    def _in_turn(self, files: Sequence[Found]) -> list[Found]:
+        """These files, the oldest first, but before all others what scopes have beyond their share of the capacity."""
+        share = int(self.options.scope_share * self.options.capacity_bytes)
+        excess = Counter[str]()
+        for _, size, path in files:
+            excess[self._scope_of(path)] += size
+        if len(excess) < 2:
+            return list(files)
+        excess.subtract(dict.fromkeys(excess, share))
+        first: list[Found] = []
+        rest: list[Found] = []
+        for file in files:
+            _, size, path = file
+            over = excess[self._scope_of(path)] > 0
+            excess[self._scope_of(path)] -= size if over else 0
+            (first if over else rest).append(file)
+        return first + rest
+
+    def _scope_of(self, path: Path) -> str:
+        return path.relative_to(self.options.folder).parts[0]
 
     def stats(self) -> TierStats:
         return self._counters.snapshot(None, None, self.options.capacity_bytes, evicts=False)
@@ -182,7 +210,7 @@ def _remove_purged(folder: Path) -> None:
         shutil.rmtree(away, ignore_errors=True)
 
 
-def _files_below(folder: Path) -> Iterator[tuple[float, int, Path]]:
+def _files_below(folder: Path) -> Iterator[Found]:
     """Last use, size and path of every file; what goes away meanwhile is passed over."""
     for path in folder.rglob("*"):
         with suppress(OSError):

@@ -43,9 +43,10 @@ def open_colder(
     try:
         codec = codec_of(config.coding, kv_dtype)
         if config.disk_cache_dir is not None:
-            colder["disk"] = _open_disk(config.disk_cache_dir, config.disk_cache_bytes, codec, observer)
+            options = (config.disk_cache_dir, config.disk_cache_bytes, codec, config.scope_share)
+            colder["disk"] = _open_disk(*options, observer)
         if config.store is not None:
-            colder["store"] = _open_store(config.store, codec, observer)
+            colder["store"] = _open_store(config.store, codec, config.scope_share, observer)
     except BaseException:
         for tier in colder.values():
             tier.close()
@@ -90,17 +91,21 @@ def codec_of(coding: ColdCoding, kv_dtype: torch.dtype) -> Codec:
     return Codec(coding.compression, kv_dtype.itemsize, quantization_of(coding, kv_dtype), key)
 
 
-def _open_disk(folder: Path, capacity: int, codec: Codec, observer: CacheObserver | None) -> DiskTier:
+def _open_disk(
+    folder: Path, capacity: int, codec: Codec, share: float, observer: CacheObserver | None
+) -> DiskTier:
     try:
-        return DiskTier(DiskOptions(folder, capacity, codec=codec), observer=observer)
+        return DiskTier(DiskOptions(folder, capacity, codec=codec, scope_share=share), observer=observer)
     except (TierError, ValueError) as error:
         raise ColdTierError(f"The disk cache cannot be opened: {error}") from error
 
 
-def _open_store(store: SharedStore, codec: Codec, observer: CacheObserver | None) -> Tier:
+def _open_store(store: SharedStore, codec: Codec, share: float, observer: CacheObserver | None) -> Tier:
     try:
         if store.folder is not None:
-            options = StoreOptions(store.folder, store.capacity_bytes, store.secret, codec=codec)
+            options = StoreOptions(
+                store.folder, store.capacity_bytes, store.secret, codec=codec, scope_share=share
+            )
             return StoreFolder(options, observer=observer)
         if store.mooncake_master is not None:
             joined = MooncakeOptions(

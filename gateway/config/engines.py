@@ -45,7 +45,7 @@ class EmbeddedEngine(ConfigModel):
     # When a block is copied below the device: at its second use, at its eviction, or never.
     write_policy: Literal["write_through_on_second_hit", "write_back", "none"] = "write_through_on_second_hit"
     block_size: Annotated[int, Field(ge=1, le=1024)] = 16
-    # Of the KV pool: what one group's prompts of a model may hold, or keep by hints, before they make room for others.
+    # Of each tier: what one group's prompts of a model may hold, or keep by hints, before they make room for others.
     scope_share: Annotated[float, Field(ge=0, le=1)] = 0.25
     threads: Annotated[int, Field(ge=1)] | None = None
     chat_template: Path | None = None

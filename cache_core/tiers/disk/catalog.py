@@ -1,6 +1,7 @@
 """The segments of a folder and the index over them: opening, recovery, and which segment goes first."""
 
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from itertools import islice
@@ -43,16 +44,15 @@ class Catalog:
             self.segments.clear()
             self._load()
 
-    def create(self) -> Segment:
-        """A new, empty segment."""
+    def create(self, owner: bytes | None) -> Segment:
+        """A new, empty segment, for records of that identity alone, or of all."""
         with self._lock:
-            segment = self._segment(self._next, 0, self._tick())
+            segment = self._segment(self._next, 0, self._tick(), owner)
             self._next += 1
         segment.create()
         sync_folder(self.folder)  # its blocks must not outlive its name
         with self._lock:
             self.segments[segment.number] = segment
-            self._keep_open(segment)
         return segment
 
     def handle(self, place: Place) -> Handle | None:
@@ -65,9 +65,7 @@ class Catalog:
             segment = self.segments.get(place.segment)
             if segment is None or not _fits(place, segment.size):
                 return None
-            handle = segment.opened()
-            self._keep_open(segment)
-            return handle
+            return segment.opened()
 
     @property
     def ticks(self) -> int:
@@ -90,11 +88,18 @@ class Catalog:
         used = [segment.used for segment in segments if segment is not None]
         return min(used) if used and len(used) == len(segments) else None
 
-    def oldest(self) -> Segment | None:
-        """The segment that was used longest ago."""
+    def next_to_go(self, share: int) -> Segment | None:
+        """The segment that was used longest ago, of a scope with more than `share` bytes where there is one.
+
+        A scope that is alone gives what is oldest. Segments of several scopes count as one scope's.
+        """
         with self._lock:
-            by_use = list(self.segments.values())
-        return min(by_use, key=lambda segment: (segment.used, segment.number), default=None)
+            segments = list(self.segments.values())
+        held: Counter[bytes | None] = Counter()
+        for segment in segments:
+            held[segment.owner] += segment.size
+        over = [segment for segment in segments if held[segment.owner] > share] if len(held) > 1 else []
+        return min(over or segments, key=lambda segment: (segment.used, segment.number), default=None)
 
     def drop(self, segment: Segment) -> int:
         """Forget a segment and what lies in it; says how many blocks.
@@ -165,13 +170,14 @@ class Catalog:
         self._ticks = max((row.used for row in rows.values()), default=0)
         for number in rows.keys() - paths.keys():
             self.index.remove_segment(number)
+        owners = self.index.owners()
         for number, path in sorted(paths.items()):
-            self._load_segment(number, path, rows.get(number))
+            self._load_segment(number, path, rows.get(number), owners.get(number))
 
-    def _load_segment(self, number: int, path: Path, row: SegmentRow | None) -> None:
+    def _load_segment(self, number: int, path: Path, row: SegmentRow | None, owner: bytes | None) -> None:
         """A segment the index knows is taken as it says, another one is read for its headers."""
         size = path.stat().st_size // ALIGNMENT * ALIGNMENT
-        segment = self._segment(number, size, self._tick())
+        segment = self._segment(number, size, self._tick(), owner)
         self.segments[number] = segment
         if row is None:
             self.rebuilt += self.index.fresh and not self.rebuilt
@@ -184,9 +190,12 @@ class Catalog:
     def _scan(self, segment: Segment) -> None:
         found = self._found(segment)
         row = self.rows([segment])
+        identities: set[bytes] = set()
         while batch := list(islice(found, _ADDED_AT_ONCE)):
             self.index.add(batch, row)
+            identities.update(added.identity for added in batch)
         self.index.put_segments(row)
+        segment.owner = identities.pop() if len(identities) == 1 else None
 
     def _found(self, segment: Segment) -> Iterator[Added]:
         for offset, envelope in segment.records():
@@ -196,20 +205,20 @@ class Catalog:
             place = Place(segment.number, offset, record_size(envelope), int(envelope.coding))
             yield Added(header.key, place, header.identity)
 
-    def _segment(self, number: int, size: int, used: int) -> Segment:
+    def _segment(self, number: int, size: int, used: int, owner: bytes | None) -> Segment:
         path = self.folder / f"{number:010d}.segment"
-        return Segment(self._files, path, number, size, used, self._direct)
+        return Segment(self._files, path, number, size, used, self._direct, owner, self._keep_open)
 
     def _tick(self) -> int:
         self._ticks += 1
         return self._ticks
 
     def _keep_open(self, segment: Segment) -> None:
-        if self._open.get(segment.number) is segment:
-            return
-        self._open[segment.number] = segment
-        if len(self._open) > _OPEN_FILES:
-            self._open.pop(next(iter(self._open))).handle = None
+        with self._lock:
+            self._open.pop(segment.number, None)
+            self._open[segment.number] = segment
+            if len(self._open) > _OPEN_FILES:
+                self._open.pop(next(iter(self._open))).handle = None
 
     @property
     def _index_path(self) -> Path:

@@ -37,7 +37,7 @@ class DiskTier(Tier):
     """Blocks in a folder that is this process's alone; what was there before is found again.
 
     Reads go on in parallel, with each other and with a write; writes, deletes, purges and cleaning take turns.
-    Over its budget it drops the segment that was used longest ago.
+    Over its budget it drops the segment that was used longest ago, of a scope over its share where there is one.
     """
 
     def __init__(
@@ -79,11 +79,11 @@ class DiskTier(Tier):
         self.direct = options.direct and supports_direct(self._files, folder)
         self._catalog = Catalog(folder, self._files, self.direct)
         self._ticks = TickTimes(self._clock, self._catalog.ticks)
+        self._writer = Writer(self._catalog.create, options.segment_limit, options.write_bytes, options.apart)
         self._journal = PurgeJournal(folder)
         for identity in self._journal.pending():
             self._erase(identity)
         self._reader = Reader(options.codec, options.read_bytes, options.queue_depth)
-        self._writer = Writer(self._catalog.create, options.segment_limit, options.write_bytes)
         self._make_room(0)
 
     # What a tier does.
@@ -183,10 +183,10 @@ class DiskTier(Tier):
 
     def clean(self) -> int:
         with self._write:
-            self._writer.seal()
             unknown: dict[int, tuple[int, int]] | None = None
             live = self._indexed(lambda index: index.live_bytes(), unknown)
             dead = [] if live is None else mostly_dead(self._catalog, live, self.options.clean_below)
+            self._writer.seal([segment for segment, _ in dead])
             share = 0.0 if live is None else dead_share(self._catalog, live)
         self._observer.fragmentation("disk", share)
         freed = 0
@@ -294,14 +294,14 @@ class DiskTier(Tier):
         return {added.key for added in appended.added}
 
     def _make_room(self, needed: int) -> DropReason | None:
-        """Drop what was used longest ago until `needed` bytes fit; says why they do not."""
+        """Drop what was used longest ago, of scopes over their share first, until `needed` bytes fit; says why not."""
         capacity, slack = self.options.capacity_bytes, self._index_slack
+        share = int(self.options.scope_share * capacity)
         while self._catalog.used_bytes() + needed > max(self._room - slack, needed):
-            segment = self._catalog.oldest()
+            segment = self._catalog.next_to_go(share)
             if segment is None:
                 break
-            if segment is self._writer.active:
-                self._writer.seal()
+            self._writer.seal([segment])
             try:
                 self._evict(segment)
             except OSError as error:
@@ -385,6 +385,7 @@ class DiskTier(Tier):
             self._require_open()
             self._lose()
             if self._catalog.index is damaged:
+                self._writer.seal()
                 with suppress(IndexFailedError, IndexDamagedError):
                     self._catalog.rebuild()
 

@@ -142,6 +142,15 @@ class DiskIndex:
         with self._reading() as db:
             return [row[0] for row in db.execute(sql, (identity,))]
 
+    def owners(self) -> dict[int, bytes]:
+        """Of each segment with bytes of one identity alone, that one."""
+        sql = (
+            "SELECT segment, MIN(digest) FROM holdings JOIN identities ON identity = id "
+            "GROUP BY segment HAVING COUNT(*) = 1"
+        )
+        with self._reading() as db:
+            return {segment: bytes(digest) for segment, digest in db.execute(sql)}
+
     def release_identity(self, identity: bytes) -> None:
         """No segment has bytes of that identity any more."""
         with self._writing() as db:

@@ -57,7 +57,7 @@ class PurgeJournal:
 def erase(catalog: Catalog, holders: Iterable[int] | None, identity: bytes) -> None:
     """Overwrite every byte stored for an identity in these segments (None: any may have some).
 
-    A segment that does not let itself be written is dropped.
+    A segment with nothing else in it, or that does not let itself be written, is dropped.
 
     Raises:
         PurgeFailedError: nor can it be dropped.
@@ -65,7 +65,9 @@ def erase(catalog: Catalog, holders: Iterable[int] | None, identity: bytes) -> N
     failed = []
     for number in sorted(catalog.segments if holders is None else holders):
         segment = catalog.segments.get(number)
-        if segment is not None and not (_erased(segment, identity) or _dropped(catalog, segment)):
+        if segment is None or (segment.owner == identity and _dropped(catalog, segment)):
+            continue
+        if not (_erased(segment, identity) or _dropped(catalog, segment)):
             failed.append(segment.path.name)
     if failed:
         raise PurgeFailedError(f"{len(failed)} segments keep bytes of a purged identity: {failed[:3]}")

@@ -1,7 +1,7 @@
 """One append-only file of records: header, body, and zeros up to the next multiple of the alignment."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from cache_core.block_header import BadBlockError, Envelope, claimed_size, unpack
@@ -13,11 +13,12 @@ _ZEROS = 1 << 20  # bytes written at once where holes cannot be punched
 class Handle:
     """An open file that is closed when nobody reads from it any more, however long a disk takes."""
 
-    __slots__ = ("_file", "_files")
+    __slots__ = ("_file", "_files", "writable")
 
-    def __init__(self, files: Files, file: int) -> None:
+    def __init__(self, files: Files, file: int, writable: bool) -> None:
         self._files = files
         self._file = file
+        self.writable = writable
 
     def __del__(self) -> None:
         os.close(self._file)
@@ -36,30 +37,46 @@ class Handle:
 
 
 class Segment:
-    """Written by one thread at a time, under the tier's write lock; read by any through its handle."""
+    """Written by one thread at a time, under the tier's write lock; read by any through its handle.
 
-    def __init__(self, files: Files, path: Path, number: int, size: int, used: int, direct: bool) -> None:
+    `opening` is called before a new handle is kept: there is a bound to them.
+    """
+
+    def __init__(
+        self,
+        files: Files,
+        path: Path,
+        number: int,
+        size: int,
+        used: int,
+        direct: bool,
+        owner: bytes | None,
+        opening: Callable[["Segment"], None],
+    ) -> None:
         self.path = path
         self.number = number
         self.size = size  # bytes, of whole records
         self.used = used  # order of last use
+        self.owner = owner  # the identity that everything in it is of; None: of several, or nobody knows
         self.handle: Handle | None = None
+        self._opening = opening
         self._files = files
         self._direct = direct
 
     def create(self) -> None:
         """Make the file, which must not be there yet."""
-        self.handle = self._open(os.O_RDWR | os.O_CREAT | os.O_EXCL)
+        self._open(os.O_RDWR | os.O_CREAT | os.O_EXCL)
 
     def opened(self) -> Handle:
         """Its handle, opened for reading if it was not yet."""
-        if self.handle is None:
-            self.handle = self._open(os.O_RDONLY)
-        return self.handle
+        return self.handle or self._open(os.O_RDONLY)
 
     def append(self, data: memoryview) -> None:
         """Whole records, aligned. Where this fails, `size` stays what it was."""
-        self.opened().write(data, self.size)
+        handle = self.handle
+        if handle is None or not handle.writable:  # it was closed since, because others were opened
+            handle = self._open(os.O_RDWR)
+        handle.write(data, self.size)
         self.size += len(data)
 
     def sync(self) -> None:
@@ -123,7 +140,10 @@ class Segment:
 
     def _open(self, flags: int) -> Handle:
         open_it = self._files.open_direct if self._direct else self._files.open
-        return Handle(self._files, open_it(self.path, flags))
+        handle = Handle(self._files, open_it(self.path, flags), bool(flags & os.O_RDWR))
+        self._opening(self)
+        self.handle = handle
+        return handle
 
 
 def record_size(found: Envelope) -> int:

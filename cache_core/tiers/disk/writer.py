@@ -1,6 +1,6 @@
-"""Appending records to the newest segment, and starting the next one."""
+"""Appending records to segments that are not full yet, and starting new ones."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -8,6 +8,8 @@ from cache_core.block_header import BlockHeader, Body, DropReason, pack
 from cache_core.tiers.disk.index import Added, Place
 from cache_core.tiers.disk.segment import Segment
 from cache_core.tiers.files import ALIGNMENT, aligned, aligned_buffer, reason_of
+
+_ACTIVE = 64  # segments that may be appended to, of as many scopes
 
 
 class Record(NamedTuple):
@@ -35,28 +37,37 @@ class Appended:
 
 
 class Writer:
-    """Not locked: the tier's write lock is held around every call."""
+    """Not locked: the tier's write lock is held around every call.
 
-    def __init__(self, create: Callable[[], Segment], segment_limit: int, write_bytes: int) -> None:
+    Args:
+        create: makes a segment, for one identity alone or (None) for all.
+        apart: whether each identity has segments of its own.
+    """
+
+    def __init__(
+        self, create: Callable[[bytes | None], Segment], segment_limit: int, write_bytes: int, apart: bool
+    ) -> None:
         self._create = create
         self._segment_limit = segment_limit
         self._write_bytes = write_bytes
+        self._apart = apart
         self._buffer = aligned_buffer(0)
-        self.active: Segment | None = None
+        self._active: dict[bytes | None, Segment] = {}  # by owner; the one written to last stands last
 
-    def seal(self) -> None:
-        """Nothing is appended to the newest segment any more."""
-        self.active = None
+    def seal(self, segments: Container[Segment] | None = None) -> None:
+        """Nothing is appended to these segments (None: to any that there is) any more."""
+        for owner, segment in list(self._active.items()):
+            if segments is None or segment in segments:
+                del self._active[owner]
 
     def append(self, records: Sequence[Record], sync: bool) -> Appended:
         """Write records one after the other; those that are whole on the disk count, whatever happens."""
         appended = Appended()
         try:
-            for batch in _batches(records, self._write_bytes, self._segment_limit):
+            for batch in self._batches(records):
                 self._append(batch, appended)
         except OSError as error:
             appended.failed = reason_of(error)
-            self._give_up()
         try:
             for segment in appended.before if sync else ():
                 segment.sync()
@@ -70,21 +81,50 @@ class Writer:
         for segment, size in appended.before.items():
             segment.size = size
             _cut(segment)
+            self.seal([segment])
         appended.added.clear()
-        self.active = None
 
     def _append(self, batch: list[Record], appended: Appended) -> None:
         size = sum(record.length for record in batch)
-        if self.active is None or (self.active.size and self.active.size + size > self._segment_limit):
-            self.active = None
-            self.active = self._create()
-        segment, offset = self.active, self.active.size
+        segment = self._room_for(self._owner(batch[0]), size)
+        offset = segment.size
         appended.before.setdefault(segment, segment.size)
-        segment.append(self._assembled(batch, size))
+        try:
+            segment.append(self._assembled(batch, size))
+        except OSError:  # one that failed once is not appended to again; its good part stays
+            _cut(segment)
+            self.seal([segment])
+            raise
         for record in batch:
             place = Place(segment.number, offset, record.length, record.coding)
             appended.added.append(Added(record.key, place, record.identity))
             offset += record.length
+
+    def _room_for(self, owner: bytes | None, size: int) -> Segment:
+        segment = self._active.pop(owner, None)
+        if segment is None or (segment.size and segment.size + size > self._segment_limit):
+            segment = self._create(owner)
+        self._active[owner] = segment
+        if len(self._active) > _ACTIVE:
+            del self._active[next(iter(self._active))]
+        return segment
+
+    def _owner(self, record: Record) -> bytes | None:
+        return record.identity if self._apart else None
+
+    def _batches(self, records: Sequence[Record]) -> Iterator[list[Record]]:
+        """Runs of records for one write each, in their order."""
+        batch: list[Record] = []
+        size = 0
+        for record in records:
+            over = size + record.length > min(self._write_bytes, self._segment_limit)
+            if batch and (over or self._owner(record) != self._owner(batch[0])):
+                yield batch
+                batch, size = [], 0
+            batch.append(record)
+            size += record.length
+        if batch:
+            yield batch
 
     def _assembled(self, batch: list[Record], size: int) -> memoryview:
         if len(self._buffer) < size:
@@ -99,12 +139,6 @@ class Writer:
             at = next_at
         return self._buffer[:size]
 
-    def _give_up(self) -> None:
-        """A segment that failed once is not appended to again; its good part stays."""
-        if self.active is not None:
-            _cut(self.active)
-        self.active = None
-
 
 def _cut(segment: Segment) -> None:
     try:
@@ -117,16 +151,3 @@ def record_of(header: BlockHeader, body: Body) -> Record:
     """A block as it goes into a segment."""
     head = pack(header, body, ALIGNMENT)
     return Record(header.key, header.identity, head, memoryview(body.data), int(body.coding))
-
-
-def _batches(records: Sequence[Record], write_bytes: int, segment_limit: int) -> list[list[Record]]:
-    """Runs of records for one write each."""
-    batches: list[list[Record]] = []
-    size = 0
-    for record in records:
-        if not batches or size + record.length > min(write_bytes, segment_limit):
-            batches.append([])
-            size = 0
-        batches[-1].append(record)
-        size += record.length
-    return batches

@@ -89,7 +89,7 @@ def serve(
         typer.Option(
             min=0,
             max=1,
-            help="Of the KV pool: what one group's prompts may hold before they make room for others.",
+            help="Of each cache: what one group's prompts may hold before they make room for others.",
         ),
     ] = 0.25,
     cold_compression: Annotated[

@@ -12,7 +12,8 @@ ROUNDS = 100
 
 def work(folder: Path, dice: random.Random) -> Iterator[None]:
     """Writes on and on, deletes, cleans and purges."""
-    tier = opened(folder, capacity_bytes=2 << 20, segment_bytes=100_000, clean_below=0.8)
+    share = dice.choice([0.25, 1.0])  # segments of one scope or of several, as they come
+    tier = opened(folder, capacity_bytes=2 << 20, segment_bytes=100_000, clean_below=0.8, scope_share=share)
     while True:
         yield
         first = dice.randrange(40) * 100

@@ -24,10 +24,10 @@ CODECS = [Codec(), Codec(compression=1), Codec(key=b"k" * 32)]
 class DiskMachine(RuleBasedStateMachine):
     """A block that comes back is right and was not purged or deleted; without faults nothing is lost."""
 
-    @initialize(codec=st.sampled_from(CODECS), direct=st.booleans())
-    def start(self, codec: Codec, direct: bool) -> None:
+    @initialize(codec=st.sampled_from(CODECS), direct=st.booleans(), share=st.sampled_from([0.25, 1.0]))
+    def start(self, codec: Codec, direct: bool, share: float) -> None:
         self.folder = Path(tempfile.mkdtemp())
-        self.codec, self.direct = codec, direct
+        self.codec, self.direct, self.share = codec, direct, share
         self.files = FaultyFiles()
         self.allowed: set[bytes] = set()  # may come back
         self.safe: set[bytes] = set()  # must come back: stored, and nothing went wrong since
@@ -36,7 +36,7 @@ class DiskMachine(RuleBasedStateMachine):
     def reopen(self) -> None:
         self.tier: DiskTier = opened(
             self.folder, self.files, capacity_bytes=CAPACITY, segment_bytes=40 << 10, codec=self.codec,
-            direct=self.direct, clean_below=0.7,
+            direct=self.direct, clean_below=0.7, scope_share=self.share,
         )  # fmt: skip
 
     def teardown(self) -> None:

@@ -4,11 +4,16 @@ import random
 import threading
 from pathlib import Path
 
+import pytest
+
 from tests.cache_core.tiers.blocks import IDENTITY, OTHER, headers_of, opened, put, served
 
 
-def test_readers_writers_cleaning_and_purges_at_once(tmp_path: Path) -> None:
-    tier = opened(tmp_path, capacity_bytes=2 << 20, segment_bytes=60 << 10, clean_below=0.7)
+@pytest.mark.parametrize("share", [0.25, 1.0])
+def test_readers_writers_cleaning_and_purges_at_once(tmp_path: Path, share: float) -> None:
+    tier = opened(
+        tmp_path, capacity_bytes=2 << 20, segment_bytes=60 << 10, clean_below=0.7, scope_share=share
+    )
     failures: list[BaseException] = []
 
     def work(seed: int) -> None:

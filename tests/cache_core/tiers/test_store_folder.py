@@ -178,6 +178,22 @@ print("well")
 """
 
 
+@pytest.mark.parametrize(("share", "left"), [(0.25, 4), (1.0, 0)])
+def test_cleaning_begins_with_what_scopes_hold_beyond_their_share(
+    tmp_path: Path, share: float, left: int
+) -> None:
+    quiet, loud = headers_of(0, 4), headers_of(0, 30, OTHER)
+    tier = store(tmp_path, capacity_bytes=20 * (SIZE + 300), scope_share=share)
+    put(tier, quiet)
+    put(tier, loud)
+    for at, header in enumerate([*quiet, *loud]):
+        os.utime(tier._path(header.key), (at, at))
+    assert tier.clean() > 0
+    assert served(tier, quiet) == left
+    assert served(tier, loud[-12:]) == 12
+    tier.close()
+
+
 def test_writers_of_several_processes_do_not_disturb_each_other(tmp_path: Path) -> None:
     processes = [
         subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path)], stdout=subprocess.PIPE, text=True)

@@ -161,3 +161,23 @@ def test_who_waits_for_what_another_request_brings_up_counts_it_as_from_there(co
         for text, usage in asyncio.run(two()):
             assert text == expected
             assert usage.reuse.by_tier == {"device": 0, "disk": 192}
+
+
+@pytest.mark.parametrize(("share", "left"), [(0.25, True), (1.0, False)])
+def test_a_scope_that_floods_every_tier_takes_nothing_from_one_within_its_share(
+    config: EmbeddedConfig, share: float, left: bool
+) -> None:
+    config = replace(config, host_cache_bytes=1 << 20, disk_cache_bytes=1 << 20, scope_share=share)
+    with running(config) as adapter:
+        expected = warm(adapter)
+        for seed in range(40):
+            other = random_tokens(200, 100 + seed)
+            ask(adapter, other, "loud")
+            ask(adapter, other, "loud")
+        settle(adapter)
+        assert adapter.tiers is not None
+        keys = [header.key for header in adapter.tiers._chains.headers("default", PROMPT[:192])]
+        for name, tier in {"host": adapter.tiers.host, **adapter.tiers.colder}.items():
+            assert (tier.stats().evicted or 0) > 0, f"{name} was not flooded"
+            assert tier.contains(keys).all() == left, name
+        assert ask(adapter, PROMPT)[0] == expected
