@@ -8,6 +8,9 @@ from tests.tiny_models import VOCABULARY, save_random_model
 Hybrid = Literal["qwen3_next", "falcon_h1", "bamba", "lfm2"]
 HYBRIDS: tuple[Hybrid, ...] = get_args(Hybrid)
 
+Mended = Literal["jamba", "zamba", "zamba2", "nemotron_h"]
+MENDED: tuple[Mended, ...] = get_args(Mended)  # whose own code computes something else where a prompt is cut
+
 _COMMON: dict[str, Any] = {
     "vocab_size": VOCABULARY,
     "hidden_size": 64,
@@ -28,7 +31,7 @@ _MAMBA: dict[str, Any] = {
 }
 
 
-def hybrid_config(arch: Hybrid) -> Any:
+def hybrid_config(arch: Hybrid | Mended) -> Any:
     """The configuration of a tiny hybrid model."""
     import transformers
 
@@ -60,8 +63,56 @@ def hybrid_config(arch: Hybrid) -> Any:
             return transformers.Lfm2Config(
                 **_COMMON, num_hidden_layers=4, layer_types=kinds, block_multiple_of=16
             )
+        case "jamba":
+            return transformers.JambaConfig(
+                **_COMMON,
+                num_hidden_layers=4,
+                attn_layer_period=2,
+                attn_layer_offset=1,
+                num_experts=2,
+                num_experts_per_tok=1,
+                mamba_d_state=8,
+                mamba_dt_rank=8,
+            )
+        case "zamba":
+            return transformers.ZambaConfig(
+                **_COMMON,
+                num_hidden_layers=3,
+                attention_head_dim=32,
+                attention_hidden_size=128,
+                mamba_d_state=8,
+                mamba_dt_rank=8,
+                n_mamba_heads=2,
+                layers_block_type=["mamba", "hybrid", "hybrid"],
+            )
+        case "zamba2":
+            return transformers.Zamba2Config(
+                **_COMMON | {"num_key_value_heads": 4},
+                num_hidden_layers=4,
+                mamba_d_state=16,
+                n_mamba_heads=8,
+                chunk_size=32,
+                use_mem_rope=True,
+                use_shared_attention_adapter=True,
+                adapter_rank=8,
+                layers_block_type=["mamba", "hybrid", "mamba", "hybrid"],
+            )
+        case "nemotron_h":
+            return transformers.NemotronHConfig(
+                **_COMMON,
+                layers_block_type=["mamba", "moe", "attention", "mamba", "mlp"],
+                head_dim=16,
+                ssm_state_size=16,
+                mamba_num_heads=8,
+                mamba_head_dim=16,
+                n_groups=1,
+                chunk_size=32,
+                n_routed_experts=4,
+                moe_intermediate_size=32,
+                moe_shared_expert_intermediate_size=32,
+            )
 
 
-def save_tiny_hybrid(arch: Hybrid, folder: Path) -> Path:
+def save_tiny_hybrid(arch: Hybrid | Mended, folder: Path) -> Path:
     """Write a model of `arch` with a tokenizer into `folder`, and return `folder`."""
     return save_random_model(hybrid_config(arch), folder)

@@ -23,6 +23,7 @@ from engine_adapters.embedded.attention import (
 )
 from engine_adapters.embedded.state.cache_layers import make_cache
 from engine_adapters.embedded.state.layout import StateLayout
+from engine_adapters.embedded.state.mixers import mend_mixers
 from engine_adapters.embedded.state.model_call import call_model
 from engine_adapters.embedded.unsupported import UnsupportedModelError
 
@@ -38,18 +39,8 @@ __all__ = [
 
 _log = logging.getLogger(__name__)
 
-_LAYER_TYPES = frozenset(
-    {
-        "full_attention",
-        "sliding_attention",
-        "linear_attention",
-        "conv",
-        "hybrid",
-        "hybrid_sliding",
-        "mlp",
-        "moe",
-    }
-)
+_ATTENDING = frozenset({"full_attention", "sliding_attention", "hybrid", "hybrid_sliding"})
+_LAYER_TYPES = _ATTENDING | {"linear_attention", "conv", "mlp", "moe"}
 _GROWING_ROPE = frozenset({"dynamic", "longrope"})  # other frequencies once a sequence is long
 
 
@@ -84,6 +75,7 @@ def load_model(
         local_files_only=True,
         trust_remote_code=trust_remote_code,
     )
+    mend_mixers(model)
     return model.to(device).eval()  # type: ignore[no-any-return]
 
 
@@ -99,8 +91,15 @@ def refuse_by_config(config: PretrainedConfig) -> None:
     strange = kinds - _LAYER_TYPES
     if strange:
         raise UnsupportedModelError(f"{name}: layers of type {', '.join(sorted(strange))} are not supported")
+    if kinds and not kinds & _ATTENDING:
+        raise UnsupportedModelError(
+            f"{name}: no layer attends, so there is no KV that could be kept by prefix"
+        )
     mapping: Any = AutoModelForCausalLM._model_mapping
-    if type(config) in mapping and not _uses_interface(mapping[type(config)]):
+    if type(config) not in mapping:
+        if "AutoModelForCausalLM" not in (getattr(config, "auto_map", None) or {}):
+            raise UnsupportedModelError(f"{name}: Transformers has no model for it that continues a text")
+    elif not _uses_interface(mapping[type(config)]):
         raise UnsupportedModelError(f"{name}: its code in Transformers never calls the attention interface")
 
 

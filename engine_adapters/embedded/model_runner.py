@@ -35,7 +35,7 @@ from engine_adapters.embedded.native import load_native
 from engine_adapters.embedded.state.hybrid_model import HybridModel
 from engine_adapters.embedded.state.layout import StateLayout
 from engine_adapters.embedded.state.probe import probe_state
-from engine_adapters.embedded.unsupported import UnsupportedModelError
+from engine_adapters.embedded.unsupported import UnsupportedModelError, trial
 
 __all__ = ["ModelRunner", "Segment"]
 
@@ -71,8 +71,10 @@ class ModelRunner:
         self._model = model
         first = next(model.parameters())
         self.device, dtype = first.device, first.dtype
-        self.state = probe_state(model)  # what hybrid models keep beside KV; None: KV is all
-        specs = probe_layers(model, self.state)
+        config: Any = model.config
+        with trial(str(config.model_type)):
+            self.state = probe_state(model)  # what hybrid models keep beside KV; None: KV is all
+            specs = probe_layers(model, self.state)
         layouts = [spec.layout for spec in specs]
         self._windows = tuple(spec.window for spec in specs)
         self.position_config = _position_config(model, self._windows)
@@ -84,7 +86,6 @@ class ModelRunner:
         self.snapshot_bytes = _snapshot_bytes(self.state, num_blocks * per_block)
         span_copy = _span_copy() if self.device.type == "cpu" else None
         self.kv = DeviceTier(layouts, num_blocks, block_size, dtype, self.device, span_copy)
-        config: Any = model.config
         self.context_length = min(context_length(config) or self.kv.num_slots, self.kv.num_slots)
         self.vocab_size = int(config.get_text_config(decoder=True).vocab_size)
         self.eos_token_ids = eos_token_ids(model, folder)
@@ -171,7 +172,8 @@ class ModelRunner:
         odd = [name for name in ours.keys() | theirs.keys() if not _alike(ours.get(name), theirs.get(name))]
         if odd:
             raise UnsupportedModelError(
-                f"these weights do not fit the loaded model: {', '.join(sorted(odd)[:3])}"
+                f"these weights do not fit the loaded model: {', '.join(sorted(odd)[:3])}",
+                "Load a checkpoint of the same architecture and dtype, or start a server of its own for it.",
             )
         return other
 

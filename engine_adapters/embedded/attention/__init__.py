@@ -6,6 +6,7 @@ from engine_adapters.embedded.attention.interface import (
     LayerCall,
     ModelKeywords,
     attending,
+    note_update,
     register,
 )
 from engine_adapters.embedded.attention.native_backend import NativeBackend
@@ -24,5 +25,6 @@ __all__ = [
     "Step",
     "TorchBackend",
     "attending",
+    "note_update",
     "register",
 ]

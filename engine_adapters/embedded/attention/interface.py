@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from transformers import AttentionInterface
 
+from engine_adapters.embedded.unsupported import UnsupportedModelError
+
 ATTENTION_NAME = "kvgate_paged"
 
 # Not a keyword of the model's forward: some models hand none on to their attention.
@@ -31,6 +33,8 @@ class LayerCall:
 
 class AttentionContext(ABC):
     """What one forward pass is about; the same object serves all its layers."""
+
+    updated: int | None = None  # the layer whose keys and values a cache took last, until it attends
 
     @abstractmethod
     def attend(self, call: LayerCall, seen: "ModelKeywords") -> torch.Tensor:
@@ -64,9 +68,14 @@ def paged_attention(
     is_causal: bool | None = None,
     **keywords: Any,
 ) -> tuple[torch.Tensor, None]:
-    """Write the new keys and values to the cache, then attend over the pages of each token's sequence."""
+    """Write the new keys and values to the cache, then attend over the pages of each token's sequence.
+
+    Raises:
+        UnsupportedModelError: the module attends for no layer.
+    """
+    context = _current.get()
     call = LayerCall(
-        layer=int(module.layer_idx),  # type: ignore[arg-type]
+        layer=_layer(module, context),
         query=query,
         key=key,
         value=value,
@@ -81,7 +90,25 @@ def paged_attention(
         sliding_window=sliding_window,
         unknown=_unknown_tensors(keywords),
     )
-    return _current.get().attend(call, seen), None
+    return context.attend(call, seen), None
+
+
+def note_update(layer: int) -> None:
+    """A cache took keys and values of `layer`, over which some module attends next."""
+    _current.get().updated = layer
+
+
+def _layer(module: torch.nn.Module, context: AttentionContext) -> int:
+    """Modules that several layers share do not say for which one they attend (Zamba's, Zamba2's)."""
+    own, updated = getattr(module, "layer_idx", None), context.updated
+    context.updated = None
+    if isinstance(own, int) and own >= 0:
+        return own
+    if updated is None:
+        raise UnsupportedModelError(
+            f"{type(module).__name__} attends, and keeps no keys and values of a layer"
+        )
+    return updated
 
 
 @contextmanager

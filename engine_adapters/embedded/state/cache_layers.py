@@ -7,6 +7,8 @@ import torch
 from transformers import Cache, DynamicCache, PretrainedConfig, cache_utils
 from transformers.cache_utils import CacheLayerMixin, DynamicLayer, LinearAttentionLayer
 
+from engine_adapters.embedded.attention import note_update
+
 _NOTHING_KEPT: Any = getattr(cache_utils, "DummyLayer", None)  # Transformers 5.20 has no such layers yet
 
 
@@ -43,21 +45,22 @@ def _kind(number: int, layer: Any) -> LayerKind:
 
 def make_cache(kinds: tuple[LayerKind, ...], past: int) -> Any:
     """An empty cache for one forward pass of sequences with `past` tokens behind them."""
-    return Cache(layers=[_layer(kind, past) for kind in kinds])
+    return Cache(layers=[_layer(number, kind, past) for number, kind in enumerate(kinds)])
 
 
-def _layer(kind: LayerKind, past: int) -> Any:
+def _layer(number: int, kind: LayerKind, past: int) -> Any:
     if kind.attends:
-        return _PagedAndLinear(past, kind.states) if kind.states else _Paged(past)
+        return _PagedAndLinear(number, past, kind.states) if kind.states else _Paged(number, past)
     return LinearAttentionLayer(number_of_states=kind.states) if kind.states else _NOTHING_KEPT()
 
 
 class _Paged(CacheLayerMixin):  # type: ignore[misc]
     """Hands new keys and values on: the attention function writes them to their pages and reads the others there."""
 
-    def __init__(self, past: int) -> None:
+    def __init__(self, number: int, past: int) -> None:
         super().__init__()
         self.is_initialized = True
+        self._number = number
         self._past = past
 
     def lazy_initialization(self, *tensors: torch.Tensor) -> None:
@@ -66,6 +69,7 @@ class _Paged(CacheLayerMixin):  # type: ignore[misc]
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, *_: Any, **__: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
+        note_update(self._number)
         return key_states, value_states
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
@@ -84,8 +88,8 @@ class _PagedAndLinear(LinearAttentionLayer, _Paged):  # type: ignore[misc]
     is_croppable = False
     is_compileable = False
 
-    def __init__(self, past: int, states: int) -> None:
-        _Paged.__init__(self, past)
+    def __init__(self, number: int, past: int, states: int) -> None:
+        _Paged.__init__(self, number, past)
         LinearAttentionLayer.__init__(self, number_of_states=states)
 
     def get_max_length(self) -> int:

@@ -1,6 +1,7 @@
 """Forward passes of a hybrid model: prompts one by one, decoding sequences together."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -47,7 +48,8 @@ class HybridModel:
         together = [i for i in range(len(segments)) if i not in set(alone)]
         found: dict[int, torch.Tensor] = {}
         for i in alone:
-            found[i] = self._run([segments[i]], [states[i]], backend, self._last)[0, -1]
+            for piece in self._pieces(segments[i]):
+                found[i] = self._run([piece], [states[i]], backend, self._last)[0, -1]
         if together:
             logits = self._run([segments[i] for i in together], [states[i] for i in together], backend, {})
             found.update((i, logits[row, -1]) for row, i in enumerate(together))
@@ -57,7 +59,23 @@ class HybridModel:
     @torch.inference_mode()
     def forward_all(self, segment: Segment, backend: AttentionBackend) -> torch.Tensor:
         """Logits of all tokens of one segment: float32 [n, vocab]."""
-        return self._run([segment], [_state_of(segment)], backend, {})[0].float()
+        state = _state_of(segment)
+        logits = [self._run([piece], [state], backend, {})[0] for piece in self._pieces(segment)]
+        return torch.cat(logits).float()
+
+    def _pieces(self, segment: Segment) -> list[Segment]:
+        """What of a segment the model can compute at once."""
+        if not (self._layout.single_steps and segment.past and segment.size > 1):
+            return [segment]
+        return [
+            replace(
+                segment,
+                tokens=segment.tokens[i : i + 1],
+                past=segment.past + i,
+                arrival=None if i else segment.arrival,  # the first has waited for all of its layers
+            )
+            for i in range(segment.size)
+        ]
 
     def _run(
         self,

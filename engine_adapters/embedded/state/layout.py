@@ -35,11 +35,18 @@ class StateLayout:
 
     kinds: tuple[LayerKind, ...]
     parts: tuple[StatePart, ...]
+    single_steps: bool = False  # the model goes on from a state right only by one token at a time
 
     @classmethod
     def found_in(cls, kinds: tuple[LayerKind, ...], cache: Any) -> "StateLayout":
         """The parts that a forward pass of one sequence left in `cache`."""
         return cls(kinds, tuple(_parts(kinds, cache)))
+
+    @property
+    def silent(self) -> tuple[int, ...]:
+        """Layers that should keep states, and left none."""
+        with_parts = {part.layer for part in self.parts}
+        return tuple(i for i, kind in enumerate(self.kinds) if kind.states and i not in with_parts)
 
     @property
     def row_bytes(self) -> int:

@@ -37,7 +37,8 @@ SMALL: dict[str, Any] = {
         (transformers.BloomConfig(), "bloom: .* never calls the attention interface"),
         (transformers.MptConfig(), "mpt: .* never calls the attention interface"),
         (transformers.RwkvConfig(), "rwkv: .* never calls the attention interface"),
-        (transformers.MambaConfig(), "mamba: .* never calls the attention interface"),
+        (transformers.MambaConfig(), "mamba: no layer attends"),
+        (transformers.ViTConfig(), "vit: Transformers has no model for it that continues a text"),
         (transformers.Llama4TextConfig(), "llama4_text: layers of type chunked_attention"),
     ],
     ids=lambda value: value.model_type if hasattr(value, "model_type") else "",
@@ -70,22 +71,6 @@ def test_layers_without_attention_are_refused() -> None:
     model.model.layers[1].self_attn.forward = lambda hidden_states, **_: (hidden_states, None)
     with pytest.raises(UnsupportedModelError, match=r"llama: \[1\] of 3 layers"):
         probe_layers(model)
-
-
-def test_scans_that_do_not_start_from_a_state_are_refused(tmp_path: Path) -> None:
-    config = transformers.JambaConfig(
-        **{**SMALL, "num_hidden_layers": 4},
-        attn_layer_period=2,
-        attn_layer_offset=1,
-        num_experts=2,
-        num_experts_per_tok=1,
-        mamba_d_state=8,
-        mamba_dt_rank=8,
-        pad_token_id=None,
-    )
-    transformers.AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path)
-    with pytest.raises(UnsupportedModelError, match="jamba: its recurrent layers do not continue a prompt"):
-        ModelRunner.load(tmp_path, device="cpu", num_blocks=8)
 
 
 def test_each_layer_says_what_it_keeps_and_sees() -> None:
@@ -127,5 +112,26 @@ def test_a_folder_without_a_model_is_an_error(tmp_path: Path) -> None:
         ModelRunner.load(tmp_path, device="cpu")
 
 
-def test_a_refusal_is_an_engine_error() -> None:
+def test_a_refusal_is_an_engine_error_and_says_what_to_do_instead() -> None:
     assert issubclass(UnsupportedModelError, EngineError)
+    with pytest.raises(UnsupportedModelError, match=r"encoder-decoder .* Serve it with SGLang"):
+        refuse_by_config(transformers.T5Config())
+
+
+def test_code_that_fails_in_the_trial_run_is_refused_with_what_it_said() -> None:
+    _, model = pair("llama")
+    model.model.norm.forward = lambda _: 1 / 0
+    with pytest.raises(
+        UnsupportedModelError, match=r"llama: its code failed .*ZeroDivisionError: division by zero"
+    ):
+        ModelRunner(model, num_blocks=8)
+
+
+def test_memory_that_runs_out_in_the_trial_run_is_no_refusal() -> None:
+    def full(_: torch.Tensor) -> torch.Tensor:
+        raise torch.OutOfMemoryError("none left")
+
+    _, model = pair("llama")
+    model.model.norm.forward = full
+    with pytest.raises(torch.OutOfMemoryError):
+        ModelRunner(model, num_blocks=8)

@@ -18,7 +18,7 @@ from engine_adapters.base import Retention
 from engine_adapters.embedded.config import SchedulerLimits
 from engine_adapters.embedded.state.auxiliary import AuxiliaryState
 from tests.engine_adapters.embedded.engine_harness import BLOCK, Answer, Harness, random_tokens, running
-from tests.tiny_hybrids import HYBRIDS, Hybrid, save_tiny_hybrid
+from tests.tiny_hybrids import HYBRIDS, MENDED, Hybrid, Mended, save_tiny_hybrid
 
 TIE = 1e-3  # of the largest logit: tokens this close to the best one may be chosen in its place
 EOS = 2
@@ -31,9 +31,9 @@ def reference(folder: Path) -> torch.nn.Module:
 
 
 @pytest.fixture(scope="module")
-def folder_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Hybrid], Path]:
+def folder_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Hybrid | Mended], Path]:
     @cache
-    def make(arch: Hybrid) -> Path:
+    def make(arch: Hybrid | Mended) -> Path:
         return save_tiny_hybrid(arch, tmp_path_factory.mktemp(arch))
 
     return make
@@ -98,6 +98,22 @@ def test_a_prompt_is_reused_up_to_its_last_boundary(folder: Path) -> None:
             check(folder, text, answer)
         counters = harness.engine.counters()
         assert (counters["matched_tokens"], counters["reused_tokens"]) == (192, 192)
+
+
+@pytest.mark.parametrize("arch", MENDED)
+def test_mended_models_reuse_and_decode_together_like_others(
+    arch: Mended, folder_of: Callable[[Hybrid | Mended], Path]
+) -> None:
+    shared = random_tokens(70, 3)
+    prompts = [joined(shared, random_tokens(size, size)) for size in (40, 27, 10, 31)]
+    folder = folder_of(arch)
+    limits = SchedulerLimits(prefill_budget=50, prefill_budget_decoding=30)
+    with leaving_nothing(folder, limits=limits) as harness:
+        assert [reuse(harness.ask(prompt)) for prompt in prompts[:3]] == [0, 0, 64]
+        pending = [harness.submit(prompt, max_tokens=12) for prompt in prompts]
+        for prompt, each in zip(prompts, pending, strict=True):
+            check(folder, prompt, each.result())
+            assert reuse(each.result()) >= 64
 
 
 def test_a_prompt_of_whole_blocks_leaves_its_last_one_to_compute(lfm2: Path) -> None:

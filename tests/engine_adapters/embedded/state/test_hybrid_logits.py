@@ -10,16 +10,18 @@ from transformers import AutoModelForCausalLM
 from engine_adapters.embedded.model_runner import ModelRunner, Segment
 from engine_adapters.embedded.state.auxiliary import AuxiliaryState, Snapshot
 from tests.engine_adapters.embedded.engine_harness import BLOCK, random_tokens
-from tests.tiny_hybrids import HYBRIDS, save_tiny_hybrid
+from tests.tiny_hybrids import HYBRIDS, MENDED, save_tiny_hybrid
 
 TOLERANCE = 1e-4
+LOOSER = {"zamba": 3e-4}  # whose own logits in float32 are 8e-5 off those in float64
 LENGTH = 150
 
 
 class HybridCase:
     """One model both ways."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, tolerance: float) -> None:
+        self.tolerance = tolerance
         self.reference = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
         self.runner = ModelRunner.load(folder, device="cpu", num_blocks=64, block_size=BLOCK)
         self.tokens = random_tokens(LENGTH, 1)
@@ -36,9 +38,10 @@ class HybridCase:
         return self.runner.forward_all(Segment(tokens[past:], past, blocks, sample=True, state=state))
 
 
-@pytest.fixture(params=HYBRIDS, scope="module")
+@pytest.fixture(params=HYBRIDS + MENDED, scope="module")
 def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> HybridCase:
-    return HybridCase(save_tiny_hybrid(request.param, tmp_path_factory.mktemp(request.param)))
+    folder = save_tiny_hybrid(request.param, tmp_path_factory.mktemp(request.param))
+    return HybridCase(folder, LOOSER.get(request.param, TOLERANCE))
 
 
 def difference(ours: torch.Tensor, reference: torch.Tensor) -> float:
@@ -61,7 +64,7 @@ def test_a_snapshot_at_every_block_boundary_gives_the_uncached_logits(case: Hybr
         shared = snapshot.length // BLOCK
         table = np.concatenate([blocks[:shared], np.arange(20, 30, dtype=np.int32)])
         logits = case.prefill(case.tokens, table, AuxiliaryState(snapshot), past=snapshot.length)
-        assert difference(logits, case.expected[snapshot.length :]) <= TOLERANCE
+        assert difference(logits, case.expected[snapshot.length :]) <= case.tolerance
 
 
 @pytest.mark.parametrize("sizes", [(150,), (1, 149), (2, 148), (3, 1, 1, 64, 81), (32, 32, 13, 1, 64, 8)])
@@ -70,7 +73,7 @@ def test_chunks_give_what_one_pass_gives(case: HybridCase, sizes: tuple[int, ...
     for size in sizes:
         parts.append(case.prefill(case.tokens[: past + size], blocks_at(0), state, past))
         past += size
-    assert difference(torch.cat(parts), case.expected) <= TOLERANCE
+    assert difference(torch.cat(parts), case.expected) <= case.tolerance
 
 
 def test_prompts_and_decodes_mix_in_one_step(case: HybridCase) -> None:
@@ -88,7 +91,7 @@ def test_prompts_and_decodes_mix_in_one_step(case: HybridCase) -> None:
         ]
     )
     expected = torch.stack([case.uncached(texts[i])[-1] for i in (0, 2, 3)])
-    assert difference(logits, expected) <= TOLERANCE
+    assert difference(logits, expected) <= case.tolerance
     assert [state.length for state in states] == [150, 77, 40, 30]
 
 
@@ -105,7 +108,7 @@ def test_sequences_join_and_leave_those_that_decode_together(case: HybridCase) -
             for i in together
         ]
         logits = case.runner.forward(segments)
-        assert difference(logits, torch.stack([expected[i][at[i]] for i in together])) <= TOLERANCE
+        assert difference(logits, torch.stack([expected[i][at[i]] for i in together])) <= case.tolerance
         for i in together:
             at[i] += 1
 
@@ -117,8 +120,8 @@ def test_a_clone_goes_its_own_way(case: HybridCase) -> None:
     clone, table = state.clone(), np.concatenate([blocks[:3], blocks_at(20)])
     theirs = case.prefill(other, table, clone, past=48)
     ours = case.prefill(case.tokens, blocks, state, past=48)
-    assert difference(theirs, case.uncached(other)[48:]) <= TOLERANCE
-    assert difference(ours, case.expected[48:]) <= TOLERANCE
+    assert difference(theirs, case.uncached(other)[48:]) <= case.tolerance
+    assert difference(ours, case.expected[48:]) <= case.tolerance
 
 
 def test_a_state_of_other_tokens_is_refused(case: HybridCase) -> None:
