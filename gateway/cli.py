@@ -294,6 +294,13 @@ def doctor(
         int,
         typer.Option(min=64, max=100_000, help="Of the longest prompt; hosted APIs cache none under 1,024."),
     ] = 1500,
+    kv_events: Annotated[
+        str | None,
+        typer.Option(
+            help="Where it publishes KV events, as tcp://HOST:PORT.",
+            show_default="where it says that it does",
+        ),
+    ] = None,
     isolation: Annotated[
         bool,
         typer.Option("--isolation", help="Are tenants apart in what is cached: by reports, and by time."),
@@ -339,7 +346,7 @@ def doctor(
         )
         code = apart.run(asked, os.environ, as_json=json)
     else:
-        options = command.DoctorOptions(url, kind, model, key_env, tokenizer, words, key_file)
+        options = command.DoctorOptions(url, kind, model, key_env, tokenizer, words, key_file, kv_events)
         code = command.run(options, os.environ, as_json=json)
     if code:
         raise typer.Exit(code)

@@ -45,6 +45,15 @@ class KvEventStream:
         self.connected = self.was_connected = False
 
     async def __aenter__(self) -> "KvEventStream":
+        """Raises ZMQError for an address that is none."""
+        try:
+            self._open()
+        except zmq.ZMQError:
+            await self.__aexit__()  # what is left of it open would be waited for without an end
+            raise
+        return self
+
+    def _open(self) -> None:
         source, socket = self._source, self._socket
         socket.setsockopt(zmq.RCVHWM, source.max_waiting)
         socket.setsockopt(zmq.MAXMSGSIZE, source.max_bytes)
@@ -61,7 +70,6 @@ class KvEventStream:
             socket.bind(source.endpoint)
         else:
             socket.connect(source.endpoint)
-        return self
 
     async def __aexit__(self, *_: object) -> None:
         if self._watching is not None:

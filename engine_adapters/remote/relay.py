@@ -105,6 +105,15 @@ class RelayedAnswer(ABC):
 
 
 @dataclass(frozen=True, slots=True)
+class EventPublisher:
+    """Where an engine says that it publishes what its cache holds."""
+
+    endpoint: str  # ZeroMQ's form, as the engine was told: tcp://*:5557
+    topic: str = ""
+    binds: bool = True  # False: it connects there, so that whoever listens must bind
+
+
+@dataclass(frozen=True, slots=True)
 class RemoteCapabilities:
     """What was found out about an engine when it was registered. None: could not be found out."""
 
@@ -119,6 +128,7 @@ class RemoteCapabilities:
     takes_salt: bool | None = None
     takes_token_ids: bool | None = None
     kv_events: bool | None = None
+    publishers: tuple[EventPublisher, ...] = ()  # of KV events, where it says so
     adapters: frozenset[str] = frozenset()  # models that are LoRA of another one
     version: str | None = None
 

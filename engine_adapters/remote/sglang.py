@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 from engine_adapters.base import Tier
 from engine_adapters.errors import EngineFailureError, EngineNotReadyError
+from engine_adapters.remote import event_publishers
 from engine_adapters.remote.http_engine import HttpEngine, HttpOptions
 from engine_adapters.remote.paths import SELF_HOSTED_PATHS
 from engine_adapters.remote.relay import (
@@ -52,6 +53,7 @@ class SGLangEngine(HttpEngine):
         cards = [card for card in listed if isinstance(card, dict)] if isinstance(listed, list) else []
         models = self.models or tuple(card["id"] for card in cards if isinstance(card.get("id"), str))
         version = info.get("version")
+        publishers = event_publishers.of_sglang(info)
         return RemoteCapabilities(
             models=models,
             reports_reuse=_flag(info, "enable_cache_report"),
@@ -61,7 +63,8 @@ class SGLangEngine(HttpEngine):
             tiers=tiers_of(info),
             takes_salt=(await self.api()).takes("cache_salt"),
             takes_token_ids=True,
-            kv_events=_flag(info, "kv_events_config", truthy=True),
+            kv_events=bool(publishers) if "kv_events_config" in info else None,
+            publishers=publishers,
             adapters=adapters_in(cards),
             version=version if isinstance(version, str) else None,
         )
@@ -134,11 +137,10 @@ def _missing(info: Mapping[str, Any]) -> tuple[str, ...]:
     return (*missing, METRICS_FLAG) if info.get("enable_metrics") is False else tuple(missing)
 
 
-def _flag(info: Mapping[str, Any], name: str, truthy: bool = False) -> bool | None:
+def _flag(info: Mapping[str, Any], name: str) -> bool | None:
     """A setting; None where this server does not speak of it."""
-    if name not in info:
-        return None
-    return bool(info[name]) if truthy or isinstance(info[name], bool) else None
+    value = info.get(name)
+    return value if isinstance(value, bool) else None
 
 
 def _context(info: Mapping[str, Any], cards: Sequence[Mapping[str, Any]]) -> int | None:

@@ -5,10 +5,11 @@ from typing import Any, ClassVar
 
 from engine_adapters.base import Tier
 from engine_adapters.errors import EngineFailureError, EngineNotReadyError, UnsupportedByEngineError
+from engine_adapters.remote import event_publishers
 from engine_adapters.remote.http_engine import HttpEngine, HttpOptions
 from engine_adapters.remote.paths import SELF_HOSTED_PATHS
 from engine_adapters.remote.prometheus import labelled
-from engine_adapters.remote.relay import RemoteCapabilities, Route, adapters_in
+from engine_adapters.remote.relay import EventPublisher, RemoteCapabilities, Route, adapters_in
 from engine_adapters.remote.reuse_counters import ReuseCounters, label_value, vllm_reuse
 from engine_adapters.reuse.profiles import PROFILES, read_usage
 
@@ -56,6 +57,7 @@ class VllmEngine(HttpEngine):
         missing = [CACHING_FLAG] if not caching else []
         missing += [DETAILS_FLAG] if reports is False else []
         tiers = vllm_reuse(counters).by_tier
+        publishers = await self._publishers()
         return RemoteCapabilities(
             models=models,
             reports_reuse=reports,
@@ -65,7 +67,8 @@ class VllmEngine(HttpEngine):
             tiers=_tiers(tiers),
             takes_salt=(await self.api()).takes("cache_salt"),
             takes_token_ids=True,
-            kv_events=await self._has_events(),
+            kv_events=None if publishers is None else bool(publishers),
+            publishers=publishers or (),
             adapters=adapters_in(cards.values()),
             version=await self._version(),
         )
@@ -112,13 +115,13 @@ class VllmEngine(HttpEngine):
             return None
         return version if isinstance(version, str) else None
 
-    async def _has_events(self) -> bool | None:
-        """None: an older server that does not say, or one without events."""
+    async def _publishers(self) -> tuple[EventPublisher, ...] | None:
+        """Of KV events; None: an older server that does not say."""
         try:
             sources = await self.ask("GET", f"{self.server}/kv_event_sources")
         except EngineNotReadyError:
             return None
-        return any(isinstance(each, dict) and each.get("publisher") == "zmq" for each in sources.values())
+        return event_publishers.of_vllm(sources)
 
     async def _reports(self, models: Sequence[str], block: int | None, caching: bool) -> bool | None:
         """Whether usage says what was cached. Older servers leave out a zero, so the second try must hit."""

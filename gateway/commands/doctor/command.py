@@ -18,7 +18,7 @@ from gateway.commands.doctor.keys import key_headers, key_of
 from gateway.commands.doctor.looking import UNUSABLE, check_url, found_kind, say
 from gateway.commands.doctor.terminal import print_checkup
 from gateway.reports.doctor import Checkup, Doctor
-from gateway.reports.doctor.kinds import KINDS, engine_of
+from gateway.reports.doctor.kinds import KINDS, UNKNOWN, engine_of
 from gateway.reports.errors import DoctorError
 
 WELL, ILL = 0, 1  # exit codes
@@ -35,6 +35,7 @@ class DoctorOptions:
     tokenizer: Path | None = None
     words: int = 1500
     key_file: Path | None = None
+    kv_events: str | None = None  # where it publishes; None: where it says that it does
 
 
 def run(options: DoctorOptions, environ: Mapping[str, str], *, as_json: bool) -> int:
@@ -56,7 +57,8 @@ async def _examined(options: DoctorOptions, environ: Mapping[str, str]) -> Check
     key = _key(options, environ)
     tokenizer = None if options.tokenizer is None else PromptTokenizer.from_folder(options.tokenizer)
     http = HttpOptions(headers=key_headers(options.kind, key))
-    kind = options.kind or await found_kind(options.url, http)
+    found = options.kind or await found_kind(options.url, http)
+    kind = found or UNKNOWN
     if kind not in KINDS:
         raise DoctorError(f"There is no kind {kind}: it is one of {', '.join(KINDS)}.")
     engine = engine_of(kind, options.url, http)
@@ -68,6 +70,8 @@ async def _examined(options: DoctorOptions, environ: Mapping[str, str]) -> Check
             model=options.model,
             words=options.words,
             tokenizer=tokenizer,
+            kind_known=found is not None,
+            kv_events=options.kv_events,
             seed=seed,
             say=say,
         )

@@ -17,7 +17,7 @@ from engine_adapters.remote.http_engine import HttpOptions
 from gateway.commands.doctor.isolation_terminal import print_isolation
 from gateway.commands.doctor.keys import key_headers, key_of
 from gateway.commands.doctor.looking import UNUSABLE, check_url, found_kind, say
-from gateway.reports.doctor.kinds import KINDS, advice_for, engine_of, model_cards, route_of
+from gateway.reports.doctor.kinds import KINDS, UNKNOWN, advice_for, engine_of, model_cards, route_of
 from gateway.reports.doctor.prober import Prober
 from gateway.reports.errors import DoctorError
 from gateway.reports.isolation import Examination, Isolation, Scale, Sides
@@ -60,9 +60,8 @@ def run(options: IsolationOptions, environ: Mapping[str, str], *, as_json: bool)
 async def _examined(options: IsolationOptions, environ: Mapping[str, str]) -> Isolation:
     check_url(options.url)
     keys = _keys(options, environ)
-    kind = options.kind or await found_kind(
-        options.url, HttpOptions(headers=key_headers(options.kind, keys[0]))
-    )
+    http = HttpOptions(headers=key_headers(options.kind, keys[0]))
+    kind = options.kind or await found_kind(options.url, http) or UNKNOWN
     if kind not in KINDS:
         raise DoctorError(f"There is no kind {kind}: it is one of {', '.join(KINDS)}.")
     salts = _salts(options, kind)

@@ -8,7 +8,7 @@ from engine_adapters.errors import EngineError
 from engine_adapters.remote.http_engine import HttpOptions
 from engine_adapters.remote.transport import TransportError
 from gateway.addresses import engine_url
-from gateway.reports.doctor.kinds import engine_of, kind_of, model_cards
+from gateway.reports.doctor.kinds import UNKNOWN, engine_of, kind_of, model_cards
 from gateway.reports.errors import DoctorError
 
 UNUSABLE = 2  # exit code: nothing could be found out
@@ -22,9 +22,9 @@ def check_url(url: str) -> None:
         raise DoctorError(f"The engine's address: {error}.") from None
 
 
-async def found_kind(url: str, http: HttpOptions) -> str:
-    """As the engine's model list tells; raises DoctorError where it lists none."""
-    engine = engine_of("openai", url, http)
+async def found_kind(url: str, http: HttpOptions) -> str | None:
+    """As the engine's model list tells; None where it does not, and DoctorError where it lists none."""
+    engine = engine_of(UNKNOWN, url, http)
     try:
         cards = await model_cards(engine)
     except EngineError as error:

@@ -7,7 +7,12 @@ from rich.text import Text
 
 from gateway.reports.doctor import Check, Checkup
 
-_MARKS = {"yes": ("yes", "green"), "no": ("NO", "bold red"), "unknown": ("?", "yellow")}
+_MARKS = {
+    "yes": ("yes", "green"),
+    "no": ("NO", "bold red"),
+    "unknown": ("?", "yellow"),
+    "absent": ("-", "dim"),
+}
 
 
 def print_checkup(checkup: Checkup, console: Console) -> None:
@@ -19,7 +24,7 @@ def print_checkup(checkup: Checkup, console: Console) -> None:
 
 def _head(checkup: Checkup) -> Text:
     version = f" {checkup.version}" if checkup.version else ""
-    text = Text(f"{checkup.kind}{version} at {checkup.url}, model ")
+    text = Text(f"{checkup.kind_shown}{version} at {checkup.url}, model ")
     text.append(checkup.model, style="bold")
     return text.append(f". {checkup.requests} requests, {checkup.prompt_tokens:,} prompt tokens.")
 
@@ -37,5 +42,6 @@ def _checks(checks: tuple[Check, ...]) -> Table:
 
 def _verdict(checkup: Checkup) -> RenderableType:
     lines = [Text(checkup.verdict), *(Text(f"-> {fix}", style="bold") for fix in checkup.fixes)]
+    lines += [Text(f"It could report more with {flag}") for flag in checkup.missing]
     style = "green" if checkup.healthy else "red" if checkup.fixes else "yellow"
     return Panel(Group(*lines), border_style=style, title="verdict", title_align="left")

@@ -3,18 +3,26 @@
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-Finding = Literal["yes", "no", "unknown"]
+Finding = Literal["yes", "no", "unknown", "absent"]
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One question with its answer. "no" is bad news, whatever the question; "unknown" could not be found out."""
+    """One question with its answer.
+
+    "no" is bad news, whatever the question; "unknown" could not be found out; "absent" is not there, and need not be.
+    """
 
     name: str  # short and stable, for machines
     question: str
     finding: Finding
     detail: str
     fix: str = ""  # what to change, where something can be
+
+
+def kind_shown(kind: str, *, known: bool) -> str:
+    """The kind, as people read it."""
+    return kind if known else "unknown (speaks OpenAI's routes)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +37,13 @@ class Checkup:
     block_size: int | None  # tokens; None: not found
     requests: int  # that were sent
     prompt_tokens: int  # of those, as the engine counted them
+    kind_known: bool = True  # False: it did not say what it is, and is asked as what speaks OpenAI's routes
+    missing: tuple[str, ...] = ()  # flags with which it would report more, each with what it brings
+
+    @property
+    def kind_shown(self) -> str:
+        """The kind, as people read it."""
+        return kind_shown(self.kind, known=self.kind_known)
 
     @property
     def healthy(self) -> bool:

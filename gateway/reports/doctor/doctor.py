@@ -9,11 +9,12 @@ from engine_adapters.remote.http_engine import HttpEngine
 from engine_adapters.remote.relay import RemoteCapabilities
 from gateway.reports.doctor import questions
 from gateway.reports.doctor.block_size import BlockSize, SharedPrefix, find_block_size
-from gateway.reports.doctor.checkup import Check, Checkup
+from gateway.reports.doctor.checkup import Check, Checkup, kind_shown
 from gateway.reports.doctor.kinds import Advice, advice_for, model_cards, route_of
-from gateway.reports.doctor.prober import Prober, RefusedError, Told
+from gateway.reports.doctor.kv_events import listening
+from gateway.reports.doctor.prober import Prober, RefusedError, Told, TooMuchError
 from gateway.reports.doctor.prompts import ProbePrompts, text_of
-from gateway.reports.doctor.render import CHATS, check_render
+from gateway.reports.doctor.render import CHAT_WORDS, CHATS, check_render
 from gateway.reports.errors import DoctorError
 
 # Shares of the trunk, longest first: an engine that keeps one prompt still has what the next one shares.
@@ -21,6 +22,8 @@ _FIRST = (0.97, 0.86, 0.74, 0.63, 0.51, 0.42, 0.29, 0.17)
 _SECOND = (0.93, 0.81, 0.69, 0.57, 0.46, 0.35, 0.23, 0.12)
 _TAIL = 12  # words after a shared prefix
 _SALTED = 4  # requests
+_A_WORD = 1.25  # tokens, at most: the words are such that most vocabularies have each as one
+_AROUND = 128  # tokens, at most, that a template puts around a prompt
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +37,15 @@ class Plan:
     @property
     def requests(self) -> int:
         """At most."""
-        blocks = 1 + len(_FIRST) + 1 + len(_SECOND)
+        blocks = len(_FIRST) + 1 + len(_SECOND)
         return 3 + blocks + (_SALTED if self.salt else 0) + (len(CHATS) if self.render else 0)
 
     @property
     def prompt_tokens(self) -> int:
-        """About, at most, counted as if nothing hit."""
-        shared = sum(_FIRST) + sum(_SECOND)
-        return round(self.words * (3 + 2 + shared + (_SALTED / 2 if self.salt else 0)))
+        """At most, hits or not: where words or templates have more tokens than is usual, less is asked."""
+        whole = 3 + 1 + sum(_FIRST) + sum(_SECOND) + (_SALTED / 2 if self.salt else 0)
+        words = self.words * whole + _TAIL * len(_FIRST + _SECOND) + (CHAT_WORDS if self.render else 0)
+        return round(words * _A_WORD) + self.requests * _AROUND
 
 
 class Doctor:
@@ -55,6 +59,8 @@ class Doctor:
         model: str | None = None,
         words: int = 1500,
         tokenizer: PromptTokenizer | None = None,
+        kind_known: bool = True,
+        kv_events: str | None = None,
         seed: int | str = 0,
         say: Callable[[str], None] = lambda _: None,
     ) -> None:
@@ -64,6 +70,8 @@ class Doctor:
         self._model = model
         self._words = words
         self._tokenizer = tokenizer
+        self._kind_known = kind_known
+        self._kv_events = kv_events
         self._prompts = ProbePrompts(seed)
         self._say = say
 
@@ -71,7 +79,7 @@ class Doctor:
         """Ask, and answer every question that can be answered.
 
         Raises:
-            DoctorError: the engine does not answer, or refuses a plain chat.
+            DoctorError: the engine does not answer, or refuses a plain chat, or one costs more than was to be expected.
         """
         found = await self._detected()
         model = self._model or (found.models[0] if found.models else None)
@@ -79,11 +87,13 @@ class Doctor:
             raise DoctorError("The engine lists no model: name one with --model.")
         plan = Plan(self._longest(found), self._salts(found), self._tokenizer is not None)
         self._say(
-            f"{self._kind} engine, model {model}: at most {plan.requests} requests of one token each, "
-            f"about {plan.prompt_tokens:,} prompt tokens if nothing hits"
+            f"{kind_shown(self._kind, known=self._kind_known)} engine, model {model}: at most {plan.requests} requests "
+            f"of one token each, with {plan.prompt_tokens:,} prompt tokens"
         )
-        prober = Prober(self._engine, model, route_of(self._kind), self._say)
-        checks, block = await self._checks(prober, plan)
+        prober = Prober(self._engine, model, route_of(self._kind), self._say, plan.prompt_tokens)
+        async with listening(self._kind, self._engine.server, found, self._kv_events) as ear:
+            checks, block = await self._checks(prober, plan)
+            checks.append(await ear.check())
         return Checkup(
             self._engine.server,
             self._kind,
@@ -93,6 +103,8 @@ class Doctor:
             block.tokens,
             prober.requests,
             prober.prompt_tokens,
+            self._kind_known,
+            found.missing,
         )
 
     async def _detected(self) -> RemoteCapabilities:
@@ -155,13 +167,17 @@ class Doctor:
         found = BlockSize(None, False)
         for shares in (_FIRST, _SECOND):
             self._say("prompts that share a part, to find the block size")
-            if all_told:
-                all_told.append(await prober.text(text_of(trunk)))
-            for shared in self._prompts.lengths(len(trunk), shares):
-                told = await prober.text(text_of(self._prompts.branch(trunk, shared, _TAIL)))
-                all_told.append(told)
-                if told.prompt is not None and told.reused is not None:
-                    points.append(SharedPrefix(shared, shared + _TAIL, told.prompt, told.reused))
+            try:
+                if all_told:
+                    all_told.append(await prober.text(text_of(trunk)))
+                for shared in self._prompts.lengths(len(trunk), shares):
+                    told = await prober.text(text_of(self._prompts.branch(trunk, shared, _TAIL)))
+                    all_told.append(told)
+                    if told.prompt is not None and told.reused is not None:
+                        points.append(SharedPrefix(shared, shared + _TAIL, told.prompt, told.reused))
+            except TooMuchError as error:
+                self._say(str(error))
+                return find_block_size(points), all_told
             found = find_block_size(points)
             if found.proven or found.irregular:
                 break
@@ -174,4 +190,6 @@ class Doctor:
             told = [await prober.text(text, salt=salt) for salt in ("a-salt", "a-salt", "another", None)]
         except RefusedError as error:
             return Check("salt", questions.SALT, "unknown", f"It takes no cache_salt. {error}")
+        except TooMuchError as error:
+            return Check("salt", questions.SALT, "unknown", f"Not asked. {error}")
         return questions.check_salt(*told)

@@ -72,9 +72,12 @@ def advice_for(kind: str) -> Advice:
     return _ADVICE.get(kind, Advice())
 
 
-def kind_of(owner: object) -> str:
-    """The kind that a model list's `owned_by` tells; "openai" where it tells nothing."""
-    return _OWNERS.get(owner, "openai") if isinstance(owner, str) else "openai"
+UNKNOWN = "openai"  # how an engine is asked that does not say what it is
+
+
+def kind_of(owner: object) -> str | None:
+    """The kind that a model list's `owned_by` tells; None where it tells nothing."""
+    return _OWNERS.get(owner) if isinstance(owner, str) else None
 
 
 async def model_cards(engine: HttpEngine) -> list[Mapping[str, Any]]:

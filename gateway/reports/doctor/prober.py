@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import ceil
 from typing import Any
 
 import orjson
@@ -40,14 +41,27 @@ class RefusedError(DoctorError):
         self.status = status
 
 
-class Prober:
-    """One engine, one model. `send` is the only way out, and counts."""
+class TooMuchError(DoctorError):
+    """One more request would cost more than was said beforehand."""
 
-    def __init__(self, engine: RelayEngine, model: str, route: Route, say: Callable[[str], None]) -> None:
+
+class Prober:
+    """One engine, one model. `send` is the only way out, and counts. `most`: prompt tokens it may cost; None: any."""
+
+    def __init__(
+        self,
+        engine: RelayEngine,
+        model: str,
+        route: Route,
+        say: Callable[[str], None],
+        most: int | None = None,
+    ) -> None:
         self._engine = engine
         self.model = model
         self._route = route
         self._say = say
+        self._most = most
+        self._longest = (1, 0)  # bytes of the longest prompt so far, and the tokens that it had
         self.requests = 0
         self.prompt_tokens = 0
 
@@ -62,8 +76,11 @@ class Prober:
 
         Raises:
             RefusedError: an HTTP error status.
+            TooMuchError: it was not sent.
             DoctorError: no answer at all.
         """
+        size = sum(len(str(message.get("content"))) for message in messages)
+        self._check_cost(size)
         body = self._body(messages, stream)
         request = RelayRequest(
             f"doctor-{self.requests}", self._route, orjson.dumps(body), stream, self.model, salt=salt
@@ -71,8 +88,20 @@ class Prober:
         self.requests += 1
         told = await self._sent(request)
         self.prompt_tokens += told.prompt or 0
+        self._longest = max(self._longest, (size, told.prompt or 0))
         self._say(f"request {self.requests}: {_shown(told)}")
         return told
+
+    def _check_cost(self, size: int) -> None:
+        """What is no longer than the longest prompt so far costs no more than that one, whatever the template adds."""
+        longest, tokens = self._longest
+        expected = ceil(tokens * max(1.0, size / longest))
+        if self._most is not None and self.prompt_tokens + expected > self._most:
+            raise TooMuchError(
+                f"It stops after {self.requests} requests and {self.prompt_tokens:,} prompt tokens, since one more "
+                f"would make it more than the {self._most:,} that were said: words have many tokens here, or the "
+                "template is long. Ask with fewer --words."
+            )
 
     async def _sent(self, request: RelayRequest) -> Told:
         started = time.monotonic()

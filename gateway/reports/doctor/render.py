@@ -11,7 +11,7 @@ from canon.tokens import PromptTokenizer
 from engine_adapters.errors import EngineNotReadyError
 from engine_adapters.remote.http_engine import HttpEngine
 from gateway.reports.doctor.checkup import Check
-from gateway.reports.doctor.prober import Prober, RefusedError
+from gateway.reports.doctor.prober import Prober, RefusedError, TooMuchError
 
 Chat: TypeAlias = Sequence[Mapping[str, Any]]
 
@@ -28,6 +28,9 @@ CHATS: Mapping[str, Chat] = {
     ],
     "many scripts": [{"role": "user", "content": "Grüße, 你好, Привет, 🙂🙂 <b>12,345.67</b>\t\tend"}],
 }
+
+
+CHAT_WORDS = 120  # far more tokens than all of them have
 
 
 async def check_render(
@@ -68,7 +71,7 @@ async def _difference(
         return "token ids", _first_difference(ours.tolist(), theirs)
     try:
         told = await prober.send(chat)
-    except RefusedError:
+    except (RefusedError, TooMuchError):
         return "", ""
     if told.prompt is None:
         return "", ""

@@ -297,3 +297,12 @@ async def test_an_engine_that_connects_is_heard(tmp_path: Path):
             async with asyncio.timeout(30):
                 assert (await first).events == (AllCleared(),)
     context.destroy(linger=0)
+
+
+async def test_an_address_that_is_none_leaves_nothing_open():
+    """ZeroMQ waits without an end for what is left open, when it is collected."""
+    stream = KvEventStream(KvEventSource("tcp://nowhere"))
+    with pytest.raises(zmq.ZMQError):
+        async with stream:
+            pass
+    assert stream._context.closed

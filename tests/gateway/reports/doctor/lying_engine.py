@@ -2,7 +2,7 @@
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -27,6 +27,11 @@ class LyingEngine:
     lists_models: bool = True
     seen: set[tuple[str, ...]] = field(default_factory=set)
     requests: int = 0
+    a_word: int = 1  # tokens
+    template: int = 0  # more tokens in front of a prompt
+    prompt_tokens: int = 0  # that it was sent
+    events: dict[str, Any] | None = None  # what it says of where it publishes KV events, as vLLM does
+    publish: Callable[[int], None] | None = None  # called with the blocks that a prompt has stored
     keys: set[str] = field(default_factory=set)
     counters: dict[str, int] = field(default_factory=dict)  # of its own; none: it publishes none
 
@@ -53,11 +58,10 @@ class LyingEngine:
         return 200, "text/event-stream", text.encode()
 
     def _usage(self, body: dict[str, Any], streams: bool) -> dict[str, Any] | None:
-        words = [
-            *_HEAD,
-            *(word for message in body["messages"] for word in message["content"].split()),
-            *_FOOT,
-        ]
+        said = (word for message in body["messages"] for word in message["content"].split())
+        pieces = (f"{word}.{piece}" for word in said for piece in range(self.a_word))
+        words = [*_HEAD, *(["<more>"] * self.template), *pieces, *_FOOT]
+        self.prompt_tokens += len(words)
         salt = body.get("cache_salt", "") if self.salts == "kept apart" else ""
         reused = self._reused([salt, *words])
         if not self.has_usage:
@@ -84,6 +88,8 @@ class LyingEngine:
         blocks = [tuple(salted[: 1 + end]) for end in range(self.block, len(salted), self.block)]
         hits = next((i for i, block in enumerate(blocks) if block not in self.seen), len(blocks))
         self.seen.update(blocks)
+        if self.publish is not None and hits < len(blocks):
+            self.publish(len(blocks) - hits)
         whole = hits * self.block
         tokens = len(salted) - 1
         return whole if whole < tokens else whole - self.block
@@ -100,6 +106,9 @@ def served(engine: LyingEngine) -> Iterator[str]:
             if self.path == "/metrics" and engine.counters:
                 text = "".join(f"{name} {count}\n" for name, count in engine.counters.items())
                 self._send(200, "text/plain", text.encode())
+                return
+            if self.path == "/kv_event_sources" and engine.events is not None:
+                self._send(200, "application/json", json.dumps(engine.events).encode())
                 return
             listed = self.path == "/v1/models" and engine.lists_models
             models = {"data": [{"id": "m", "owned_by": engine.owner}]} if listed else {"error": "none"}

@@ -1,6 +1,8 @@
 """The doctor finds every sickness of an engine, and none in a healthy one."""
 
 import json
+import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +38,7 @@ def test_a_healthy_engine_is_well_and_its_block_size_is_found(block: int, capsys
     assert report["block_size"] == block
     assert report["kind"] == "vllm"
     assert set(findings(report).values()) == {"yes", "unknown"}
-    assert [name for name, found in findings(report).items() if found == "unknown"] == ["render"]
+    assert [name for name, found in findings(report).items() if found == "unknown"] == ["render", "events"]
 
 
 @pytest.mark.parametrize(
@@ -77,6 +79,7 @@ def test_an_engine_that_leaves_out_a_zero_is_examined_as_far_as_it_speaks(capsys
         "fresh",
         "salt",
         "render",
+        "events",
     }
 
 
@@ -91,13 +94,67 @@ def test_salt_is_asked_only_where_the_engine_takes_one(capsys: pytest.CaptureFix
     assert "salt" not in findings(report)
 
 
-def test_it_costs_no_more_than_told(capsys: pytest.CaptureFixture[str]):
-    engine = LyingEngine(block=97)
-    _, report = examined(engine, capsys)
-    plan = Plan(words=400, salt=True)
-    assert report["requests"] == engine.requests <= plan.requests
-    # The template and the tail of every prompt come on top of its words.
-    assert report["prompt_tokens"] <= plan.prompt_tokens + 20 * plan.requests
+@pytest.mark.parametrize(
+    "engine",
+    [
+        LyingEngine(block=97),  # it takes all the requests there can be
+        LyingEngine(block=1, a_word=2),
+        LyingEngine(a_word=3, owner="other"),
+        LyingEngine(a_word=5),
+        LyingEngine(template=400),
+        LyingEngine(template=3000),
+        LyingEngine(has_usage=False),
+        LyingEngine(caches=False),
+    ],
+    ids=lambda engine: f"block {engine.block}, {engine.a_word} a word, template {engine.template}",
+)
+@pytest.mark.parametrize("words", [64, 400])
+def test_it_costs_no_more_than_it_said_beforehand(
+    engine: LyingEngine, words: int, tiny_folder: Path, capsys: pytest.CaptureFixture[str]
+):
+    engine = replace(engine, seen=set())
+    with served(engine) as url:
+        command.run(command.DoctorOptions(url, words=words, tokenizer=tiny_folder), {}, as_json=True)
+    said = re.search(
+        r"at most (\d+) requests of one token each, with ([\d,]+) prompt tokens", capsys.readouterr().err
+    )
+    assert said is not None
+    requests, tokens = (int(number.replace(",", "")) for number in said.groups())
+    assert 0 < engine.requests <= requests
+    assert 0 < engine.prompt_tokens <= tokens
+    assert tokens < 30 * words + 128 * requests  # and it is no more than it must be
+
+
+def test_where_it_said_enough_nothing_is_left_out(capsys: pytest.CaptureFixture[str]):
+    """A word is a token and a template is short: what was said beforehand is enough for every question."""
+    with served(LyingEngine(block=310, template=100)) as url:
+        command.run(command.DoctorOptions(url, words=400), {}, as_json=True)
+    told = capsys.readouterr()
+    assert json.loads(told.out)["requests"] == Plan(words=400, salt=True).requests
+    assert "It stops" not in told.err
+
+
+def test_where_words_have_many_tokens_it_says_what_it_leaves_out(capsys: pytest.CaptureFixture[str]):
+    code, report = examined(LyingEngine(a_word=5), capsys)
+    checks = {check["name"]: check for check in report["checks"]}
+    assert code == 0
+    assert checks["repeat"]["finding"] == "yes"
+    assert checks["salt"]["finding"] == "unknown"
+    assert "fewer --words" in checks["salt"]["detail"]
+
+
+def test_an_engine_that_does_not_say_what_it_is_is_called_unknown(capsys: pytest.CaptureFixture[str]):
+    with served(LyingEngine(owner="somebody")) as url:
+        options = command.DoctorOptions(url, words=64)
+        assert command.run(options, {}, as_json=True) == 0
+        told = capsys.readouterr()
+        report = json.loads(told.out)
+        assert (report["kind"], report["kind_known"]) == ("openai", False)
+        assert "unknown (speaks OpenAI's routes) engine, model m" in told.err
+        command.run(options, {}, as_json=False)
+        assert "unknown (speaks OpenAI's routes) at http" in capsys.readouterr().out
+        command.run(command.DoctorOptions(url, words=64, kind="openai"), {}, as_json=False)
+        assert "openai at http" in capsys.readouterr().out
 
 
 def test_a_render_that_differs_is_found_by_its_count(tiny_folder: Path, capsys: pytest.CaptureFixture[str]):
