@@ -9,7 +9,9 @@ from transformers.cache_utils import CacheLayerMixin, DynamicLayer, LinearAttent
 
 from engine_adapters.embedded.attention import note_update
 
-_NOTHING_KEPT: Any = getattr(cache_utils, "DummyLayer", None)  # Transformers 5.20 has no such layers yet
+# For layers that keep nothing. Transformers 5.20 has none of these yet, and gives such layers states that stay empty.
+_DUMMY: Any = getattr(cache_utils, "DummyLayer", ())
+_KEEP_NOTHING = ("mlp", "moe")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,14 +32,18 @@ def layer_kinds(config: PretrainedConfig) -> tuple[LayerKind, ...]:
     Raises:
         UnknownLayerError: a layer keeps something else; the message names it.
     """
-    return tuple(_kind(number, layer) for number, layer in enumerate(DynamicCache(config=config).layers))
+    layers = DynamicCache(config=config).layers
+    text: Any = config.get_text_config(decoder=True)
+    names = getattr(text, "layer_types", None) or [""] * len(layers)
+    return tuple(_kind(i, layer, name) for i, (layer, name) in enumerate(zip(layers, names, strict=False)))
 
 
-def _kind(number: int, layer: Any) -> LayerKind:
+def _kind(number: int, layer: Any, name: str) -> LayerKind:
+    if name in _KEEP_NOTHING or isinstance(layer, _DUMMY):
+        return LayerKind(attends=False, states=0)
     states = layer.number_of_states if isinstance(layer, LinearAttentionLayer) else 0
     attends = isinstance(layer, CacheLayerMixin)
-    nothing = _NOTHING_KEPT is not None and isinstance(layer, _NOTHING_KEPT)
-    known = nothing or isinstance(layer, (LinearAttentionLayer, DynamicLayer))
+    known = isinstance(layer, (LinearAttentionLayer, DynamicLayer))
     if not known or (attends and not isinstance(layer, DynamicLayer)):
         raise UnknownLayerError(f"layer {number} keeps a {type(layer).__name__}")
     return LayerKind(attends, states)
@@ -51,7 +57,7 @@ def make_cache(kinds: tuple[LayerKind, ...], past: int) -> Any:
 def _layer(number: int, kind: LayerKind, past: int) -> Any:
     if kind.attends:
         return _PagedAndLinear(number, past, kind.states) if kind.states else _Paged(number, past)
-    return LinearAttentionLayer(number_of_states=kind.states) if kind.states else _NOTHING_KEPT()
+    return LinearAttentionLayer(number_of_states=kind.states) if kind.states or not _DUMMY else _DUMMY()
 
 
 class _Paged(CacheLayerMixin):  # type: ignore[misc]
