@@ -6,7 +6,7 @@ from typing import NoReturn
 import typer
 
 
-def refuse(message: str) -> NoReturn:
-    """`Error: ...` on stderr, and exit code 1."""
+def refuse(message: str, code: int = 1) -> NoReturn:
+    """`Error: ...` on stderr, and the exit code: another one than 1 where that is a verdict."""
     print(f"Error: {message}", file=sys.stderr)
-    raise typer.Exit(1)
+    raise typer.Exit(code)

@@ -84,5 +84,5 @@ def _key(options: DoctorOptions, environ: Mapping[str, str]) -> str | None:
     if options.key_env is not None and options.key_file is not None:
         raise DoctorError("The key is in the environment or in a file: say one of --key-env and --key-file.")
     if options.key_file is not None:
-        return key_of(f"file:{options.key_file}", environ)
-    return None if options.key_env is None else key_of(options.key_env, environ)
+        return key_of(f"file:{options.key_file}", environ, "--key-file")
+    return None if options.key_env is None else key_of(f"env:{options.key_env}", environ, "--key-env")

@@ -76,12 +76,16 @@ async def _examined(options: IsolationOptions, environ: Mapping[str, str]) -> Is
 def _keys(options: IsolationOptions, environ: Mapping[str, str]) -> list[str | None]:
     """The owner's, the other's, and that of the owner's mate where there is one."""
     if options.key_a is None and options.key_b is None and options.key_mate is None:
-        key = None if options.key is None else key_of(options.key, environ)
+        key = None if options.key is None else key_of(options.key, environ, "--key-env or --key-file")
         return [key, key]
     if options.key_a is None or options.key_b is None:
         raise DoctorError("Two tenants are needed: --key-a and --key-b.")
-    places = [options.key_a, options.key_b, *([options.key_mate] if options.key_mate else [])]
-    keys = [key_of(place, environ) for place in places]
+    if options.key is not None:
+        raise DoctorError(
+            "--key-a and --key-b are all the keys there are: leave out --key-env and --key-file."
+        )
+    places = {"--key-a": options.key_a, "--key-b": options.key_b, "--key-mate": options.key_mate}
+    keys = [key_of(place, environ, option) for option, place in places.items() if place is not None]
     if len(set(keys)) < len(keys):
         raise DoctorError("Two of the keys are the same: each has to be another tenant's.")
     return [*keys]
