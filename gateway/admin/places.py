@@ -36,7 +36,9 @@ def register_places(
 
     async def encodings(_: PurgeAsk) -> Forgotten:
         backend = _backend(served)
-        return Forgotten() if backend is None else Forgotten(backend.prompts.forget(), "of all tenants")
+        local = 0 if backend is None else backend.prompts.forget()
+        remote = sum(pool.forget_prompts() for pool in served.pools)
+        return Forgotten(local + remote, "of all tenants")
 
     async def predictions(_: PurgeAsk) -> Forgotten:
         if predictor is None:

@@ -7,9 +7,10 @@ from typing import Protocol, runtime_checkable
 from cache_core.prefix_directory import PrefixDirectory
 from engine_adapters.base import ReuseReport
 from gateway.routing.chain import CHUNK, PromptChain
+from gateway.routing.known_runs import KnownRuns
 from gateway.routing.kv_changes import Change
 from gateway.routing.prompt_chain import chained
-from gateway.routing.router import Decision, HearsReplicas, RouteAsk, Router
+from gateway.routing.router import Decision, HearsReplicas, RemembersPrompts, RouteAsk, Router
 
 
 @runtime_checkable
@@ -38,6 +39,7 @@ class DirectedRouter:
     def __init__(self, own: Router, directory: PrefixDirectory) -> None:
         self.own = own
         self.directory = directory
+        self._runs = KnownRuns()
         self._several = False  # where there is but one replica, nobody asks where to go
 
     async def choose(self, ask: RouteAsk, candidates: Sequence[str]) -> Decision:
@@ -46,7 +48,7 @@ class DirectedRouter:
         self._several = self._several or len(candidates) > 1
         try:
             if ask.prompt and self._several:
-                chain = await chained(ask)
+                chain = await chained(ask, self._runs.digests)
                 ask = ask._replace(chain=chain, hints=await self._hints(ask.scope, chain, candidates))
         except (TypeError, ValueError, RecursionError):
             chain = None  # the own router meets the same, and says so
@@ -70,6 +72,11 @@ class DirectedRouter:
         """It has no prefix any more, for nobody."""
         self.own.forget(replica)
         self.directory.cleared(replica)
+
+    def forget_prompts(self) -> int:
+        """As `RemembersPrompts` says."""
+        own = self.own.forget_prompts() if isinstance(self.own, RemembersPrompts) else 0
+        return own + self._runs.clear()
 
     async def _hints(self, scope: str, chain: PromptChain, candidates: Sequence[str]) -> dict[str, int]:
         """Tokens by replica."""

@@ -27,7 +27,7 @@ from gateway.replicas.visit import Visit
 from gateway.routing.kv_changes import Change
 from gateway.routing.least_loaded import LeastLoaded
 from gateway.routing.prompt_tokens import PromptTokens
-from gateway.routing.router import HearsReplicas, RouteAsk, Router
+from gateway.routing.router import HearsReplicas, RemembersPrompts, RouteAsk, Router
 
 if TYPE_CHECKING:  # it needs the extra `events`
     from gateway.kv_events.followers import Followers, TellOf
@@ -237,6 +237,11 @@ class EnginePool:
         for slow in slow_ones(medians, options)[: max(0, room)]:
             member = next(each for each in self._members if each.id == slow)
             self._tell("a replica is much slower than the others", member, seconds=member.found_slow())
+
+    def forget_prompts(self) -> int:
+        """Drop what is remembered of prompts, of every tenant: encodings, and tokens that were hashed; how many."""
+        hashed = self.router.forget_prompts() if isinstance(self.router, RemembersPrompts) else 0
+        return hashed + (0 if self.tokens is None else self.tokens.forget())
 
     def update(self, addresses: Sequence[ReplicaAddress]) -> None:
         """These are the replicas from now on. Requests that run at others end there in peace."""

@@ -4,7 +4,7 @@ A prompt of 250,000 tokens has 488 chunks, which are hashed about as fast as its
 five times as long. So blocks are hashed only inside the chunks where two prompts part.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from hashlib import sha256
 from typing import TypeAlias
 
@@ -15,6 +15,8 @@ BLOCK = 16  # tokens: the finest difference that is told
 CHUNK = 512  # tokens
 
 Key: TypeAlias = int  # 64 bits of a hash; even: a chunk's, odd: a block's
+# Digests of the whole chunks of some data, in order, behind a first one.
+Chaining: TypeAlias = Callable[[bytes, memoryview], list[bytes]]
 
 _DIGEST = 32  # bytes
 _CHUNK_BYTES = CHUNK * UNIT
@@ -33,31 +35,41 @@ def continued(parent: bytes, chunk: bytes) -> tuple[bytes, Key]:
     return digest, int.from_bytes(digest[:8], "little") & ~1
 
 
+def chunk_digests(parent: bytes, data: bytes | memoryview) -> list[bytes]:
+    """Of the whole chunks of `data`, each as `continued` has it, without its call for each."""
+    last, digests = parent, []
+    for at in range(0, len(data) - _CHUNK_BYTES + 1, _CHUNK_BYTES):
+        last = sha256(last + data[at : at + _CHUNK_BYTES]).digest()
+        digests.append(last)
+    return digests
+
+
 class PromptChain:
     """One prompt as keys. Equal keys are equal beginnings, under one seed.
 
     Args:
         seed: what keeps prompts apart that share nothing: scope, salt, LoRA; any length.
         data: the prompt, `UNIT` bytes a token, media among them as `cache_core.media` writes them. Not copied.
+        chaining: as `chunk_digests`, which what was hashed before may be known to.
     """
 
     __slots__ = ("_blocks", "_data", "_digests", "keys", "root", "tokens")
 
-    def __init__(self, seed: bytes, data: bytes | memoryview) -> None:
-        self._start(root_of(seed), data)
+    def __init__(self, seed: bytes, data: bytes | memoryview, chaining: Chaining = chunk_digests) -> None:
+        self._start(root_of(seed), data, chaining)
 
     @classmethod
     def behind(cls, digest: bytes, data: bytes) -> "PromptChain":
         """What goes on from a chunk's digest."""
         chain = cls.__new__(cls)
-        chain._start(digest, data)
+        chain._start(digest, data, chunk_digests)
         return chain
 
-    def _start(self, root: bytes, data: bytes | memoryview) -> None:
+    def _start(self, root: bytes, data: bytes | memoryview, chaining: Chaining) -> None:
         self.root = root
         self._data = memoryview(data).cast("B")
         self.tokens = len(self._data) // UNIT
-        self._digests = self._chained()
+        self._digests = chaining(root, self._data)
         self.keys = _even_keys(self._digests)  # of whole chunks, in order
         self._blocks: dict[int, list[Key]] = {}
 
@@ -76,14 +88,6 @@ class PromptChain:
         chain.keys = _even_keys(chain._digests)
         chain._blocks = {}
         return chain
-
-    def _chained(self) -> list[bytes]:
-        # As `continued`, without its call for each.
-        last, data, digests = self.root, self._data, []
-        for at in range(0, len(data) - _CHUNK_BYTES + 1, _CHUNK_BYTES):
-            last = sha256(last + data[at : at + _CHUNK_BYTES]).digest()
-            digests.append(last)
-        return digests
 
     def blocks(self, chunk: int) -> list[Key]:
         """Keys of the whole blocks inside a chunk; of the one behind the last key: of what fills no chunk."""

@@ -8,6 +8,7 @@ from typing import NamedTuple, TypeAlias
 
 from engine_adapters.base import ReuseReport
 from gateway.routing.chain import BLOCK, CHUNK, PromptChain
+from gateway.routing.known_runs import KnownRuns
 from gateway.routing.kv_changes import Change
 from gateway.routing.prefill_rate import PrefillRates
 from gateway.routing.prompt_chain import chained
@@ -74,6 +75,7 @@ class PrefixRouter:
         self._rates = PrefillRates(settings.prefill_tokens_per_s)
         self._ratios = TokenRatios()
         self._sessions = Sessions(settings.sessions)
+        self._runs = KnownRuns()
         self._clock = clock
         self._choices = 0
         self.failed = 0
@@ -89,7 +91,7 @@ class PrefixRouter:
     async def _choose(self, ask: RouteAsk, candidates: Sequence[str]) -> Decision:
         if len(candidates) == 1 and self.loads.alone(candidates[0]):
             return self._only(ask, candidates[0])
-        chain = await chained(ask) if ask.prompt else None
+        chain = await chained(ask, self._runs.digests) if ask.prompt else None
         now = self._clock()
         self.events.due(now)
         found = [0] * len(candidates) if chain is None else self.index.matched(chain, candidates)
@@ -142,6 +144,10 @@ class PrefixRouter:
         self.loads.forget(replica)
         self._rates.forget(replica)
         self._sessions.forget(replica)
+
+    def forget_prompts(self) -> int:
+        """As `RemembersPrompts` says."""
+        return self._runs.clear()
 
     def told(self, replica: str, changes: Sequence[Change]) -> None:
         """What the replica says of its cache: from now on that counts, and not what was sent there."""

@@ -44,6 +44,10 @@ class PromptTokens:
             self._tell(error)
         return None
 
+    def forget(self) -> int:
+        """Drop all encodings that are remembered, of every scope; how many there were."""
+        return self._prompts.forget()
+
     def _chat(self, body: Mapping[str, Any], scope: str) -> Ids | None:
         messages = body.get("messages")
         if not isinstance(messages, list) or any(map(_has_media, messages)):

@@ -80,6 +80,14 @@ class HearsReplicas(Protocol):
         """What the replica says of its cache, in its order. Called on the event loop; never raises."""
 
 
+@runtime_checkable
+class RemembersPrompts(Protocol):
+    """A router that keeps tokens of prompts, to hash them once."""
+
+    def forget_prompts(self) -> int:
+        """Drop them all; how many runs of tokens there were."""
+
+
 class Router(Protocol):
     """Chooses replicas of one engine. Called on the event loop; never raises.
 

@@ -17,6 +17,7 @@ from engine_adapters.rpc.errors import RpcError
 from engine_adapters.rpc.link import Link
 from engine_adapters.rpc.service import Call
 from gateway.routing.chain import PromptChain
+from gateway.routing.known_runs import KnownRuns
 from gateway.routing.kv_changes import Change, Cleared, Silent
 from gateway.routing.policies import router_of
 from gateway.routing.prefix_router import PrefixRouter
@@ -131,6 +132,7 @@ class WorkerRouter:
         self._link = link
         self._engine = engine
         self.own = own
+        self._runs = KnownRuns()
         self._several = False
         self._away = False
         self._numbers: dict[str, int] = {}  # of what was told of each replica
@@ -140,7 +142,7 @@ class WorkerRouter:
         self._several = self._several or len(candidates) > 1
         if not self._several:
             return await self.own.choose(ask, candidates)
-        chain = await chained(ask) if ask.prompt else None
+        chain = await chained(ask, self._runs.digests) if ask.prompt else None
         number = next(_numbers)
         args = (number, self.own.settings, _sent(ask, chain), list(candidates))
         try:
@@ -173,6 +175,10 @@ class WorkerRouter:
         """It has no prefix any more."""
         self.own.forget(replica)
         self._link.tell("routing.forget", self._engine, replica)
+
+    def forget_prompts(self) -> int:
+        """As `RemembersPrompts` says."""
+        return self.own.forget_prompts() + self._runs.clear()
 
     def _say(self, error: RpcError) -> None:
         if not self._away:

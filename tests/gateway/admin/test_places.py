@@ -9,8 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from gateway.admin.places import register_places
 from gateway.canonical.policies import parse_policy
 from gateway.canonical.stage import CanonStage
 from gateway.ledger.books import LedgerBooks
@@ -20,11 +22,18 @@ from gateway.ledger.expectation import SentRequest
 from gateway.ledger.opening import open_reader
 from gateway.ledger.shadow import ShadowPredictor
 from gateway.ledger.writer import WriterSettings
+from gateway.replicas.pool import EnginePool
 from gateway.responses.bindings import Binding, LocalBindings
+from gateway.routing.known_runs import RUN
+from gateway.routing.prefix_router import PrefixRouter
+from gateway.routing.prompt_tokens import PromptTokens
+from gateway.routing.router import RouteAsk
+from gateway.served import Served
 from gateway.settings import CanonSettings
 from gateway.tenants.purging import Forgotten, PurgeAsk, Purges
 from gateway.transport.incoming import Incoming
 from tests.gateway.ledger.rows import row
+from tests.gateway.scripted_engine import BytePrompts
 from tests.waiting import wait_until
 
 ASK = PurgeAsk("a", ("a/m",))
@@ -60,6 +69,20 @@ def test_the_memory_forgets_one_scope() -> None:
     assert stage.forget("a/m") > 0
     assert stage.forget("a/m") == 0
     assert stage.forget("b/m") > 0
+
+
+async def test_nothing_of_prompts_for_engines_behind_http_is_remembered() -> None:
+    class Prompts(BytePrompts):
+        def forget(self) -> int:
+            return 5
+
+    ids = np.arange(2 * RUN, dtype=np.int32)
+    pool = EnginePool("e", (), router := PrefixRouter(), tokens=PromptTokens(Prompts()))
+    router.ended(await router.choose(RouteAsk("r", "e", "m", {}, 100, tokens=ids), ["e/a", "e/b"]), None)
+    purges, canon = Purges(), CanonStage(CanonSettings(()))
+    register_places(purges, Served(pools=[pool]), canon, None, None, LocalBindings())
+    counts = [(await purges.here(ASK))["encodings"].count for _ in range(2)]
+    assert counts == [5 + 2, 5]
 
 
 def test_predictions_begin_anew() -> None:

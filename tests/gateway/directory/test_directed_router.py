@@ -6,6 +6,7 @@ import numpy as np
 
 from cache_core.prefix_directory import PrefixOwner
 from gateway.directory.directed_router import DirectedRouter, directed
+from gateway.routing.known_runs import RUN
 from gateway.routing.kv_changes import Stored, seed_of
 from gateway.routing.prefix_router import PrefixRouter
 from gateway.routing.round_robin import RoundRobin
@@ -94,3 +95,11 @@ async def test_a_replica_that_is_forgotten_is_forgotten_by_all() -> None:
 def test_who_hears_nothing_does_not_seem_to() -> None:
     assert not isinstance(directed(RoundRobin(), Directory()), HearsReplicas)
     assert isinstance(directed(RoundRobin(), Directory()), DirectedRouter)
+
+
+async def test_tokens_that_were_hashed_are_forgotten_on_demand() -> None:
+    router = directed(PrefixRouter(), Directory())
+    ids = np.arange(2 * RUN, dtype=np.int32)
+    await router.choose(ask(ids), BOTH)
+    assert router.forget_prompts() == 2
+    assert router.forget_prompts() == 0
