@@ -30,7 +30,7 @@ class _Ticket:
     """One choice that has not ended. Tokens are the engine's own, as far as they are known."""
 
     number: int
-    scope: str
+    scope: str  # empty: it is not asked for
     replica: str
     load: ReplicaLoad
     uncached: int
@@ -97,7 +97,7 @@ class PrefixRouter:
         found = [0] * len(candidates) if chain is None else self.index.matched(chain, candidates)
         heat = 0 if chain is None else self.index.heat(chain, max(found))
         views = self._views(ask, chain, candidates, self._hinted(ask, chain, candidates, found), now)
-        home = self._sessions.replica(ask.scope, ask.session)
+        home = None if ask.session is None else self._sessions.replica(ask.scope, ask.session)
         chosen = self._best(views, home, heat)
         known = chain is not None
         scores = tuple(
@@ -194,11 +194,15 @@ class PrefixRouter:
     ) -> list[_View]:
         ratio = 1.0 if ask.tokens is not None else self._ratios.of(ask.scope)
         prompt = 0 if chain is None else int(chain.tokens * ratio)
-        running, views = self.settings.running_tokens, []
+        most = prompt - 1 if prompt else 0  # the last token is computed in any case
+        running, rate_of, views = self.settings.running_tokens, self._rates.of, []
         for replica, load, there in zip(candidates, self.loads.of(candidates, now), found, strict=True):
-            matched = min(int(there * ratio), max(prompt - 1, 0))  # the last token is computed in any case
-            rate = self._rates.of(replica)
-            waits = load.ahead(rate, now) + running * (load.running + load.waiting)
+            matched = int(there * ratio)
+            if matched > most:
+                matched = most
+            rate = rate_of(replica)
+            ahead = load.ahead(rate, now) if load.waiting else 0.0
+            waits = ahead + running * (load.running + load.waiting)
             uncached = prompt - matched
             views.append(_View(replica, load, matched, uncached, rate, waits / rate, uncached / rate))
         return views
@@ -248,16 +252,18 @@ class PrefixRouter:
     ) -> _Ticket:
         self._choices += 1
         load.began(self._choices, uncached, now, told=ask.streams)
-        self._sessions.went(ask.scope, ask.session, replica)
+        counted = ask.tokens is not None
+        if ask.session is not None:
+            self._sessions.went(ask.scope, ask.session, replica)
         return _Ticket(
             number=self._choices,
-            scope=ask.scope,
+            scope="" if counted else ask.scope,
             replica=replica,
             load=load,
             uncached=uncached,
             ahead=ahead,
             sent_at=now,
-            counted=ask.tokens is not None,
+            counted=counted,
             sending=sending,
             told=ask.seed is not None,
         )

@@ -3,7 +3,9 @@
 from collections import Counter
 from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate, repeat
 from itertools import chain as joined
+from operator import and_
 
 from gateway.routing.chain import BLOCK, CHUNK, Key, PromptChain
 from gateway.routing.held import Held
@@ -166,33 +168,26 @@ class ReplicaIndex:
 
     def _groups(self, prompt: PromptChain, alive: int) -> list[tuple[int, int]]:
         """Masks of replicas that hold equally much, with how many tokens; the deepest first."""
-        depths: list[tuple[int, int]] = []
-        look = self._holders.get
-        for depth, key in enumerate(prompt.keys):
-            still = look(key, 0) & alive
-            if still != alive:
-                depths.append((alive & ~still, depth))
-                alive = still
-                if not alive:
-                    break
-        if alive:
-            depths.append((alive, len(prompt.keys)))
+        depths = self._parting(prompt.keys, alive)
         depths.reverse()
         return list(joined.from_iterable(self._in_blocks(prompt, *each) for each in depths[:_FINE])) + [
             (mask, depth * CHUNK) for mask, depth in depths[_FINE:]
         ]
 
     def _in_blocks(self, prompt: PromptChain, alive: int, chunk: int) -> list[tuple[int, int]]:
-        found = []
-        blocks = prompt.blocks(chunk)
-        for depth, key in enumerate(blocks):
-            still = self._holders.get(key, 0) & alive
+        parting = self._parting(prompt.blocks(chunk), alive)
+        return [(mask, chunk * CHUNK + depth * BLOCK) for mask, depth in parting]
+
+    def _parting(self, keys: Sequence[Key], alive: int) -> list[tuple[int, int]]:
+        """Masks of replicas of `alive` that hold equally many of `keys`, from the first on, with how many; rising."""
+        found, holders = [], map(self._holders.get, keys, repeat(0))
+        for depth, still in enumerate(accumulate(holders, and_, initial=alive)):
             if still != alive:
-                found.append((alive & ~still, chunk * CHUNK + depth * BLOCK))
+                found.append((alive ^ still, depth - 1))
                 alive = still
-                if not alive:
+                if not still:
                     return found
-        return [*found, (alive, chunk * CHUNK + len(blocks) * BLOCK)]
+        return [*found, (alive, len(keys))] if alive else found
 
     def _use(self, replica: str, prompt: PromptChain, whole: int, number: int) -> tuple[list[int], list[Key]]:
         """The end first. Blocks stand for what fills no chunk, and for where other prompts may leave this one."""
