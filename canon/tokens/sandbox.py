@@ -1,24 +1,27 @@
 """The Jinja environment chat templates run in: what Transformers gives them, and bounds on time and size."""
 
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable
+from contextvars import ContextVar, Token
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial, reduce
 from typing import Any
 
 import jinja2
 from jinja2 import nodes
 from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
-from jinja2.runtime import Context
+from jinja2.runtime import Context, LoopContext
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Namespace
 
 from canon.tokens import growth
 from canon.tokens.lexemes import dumps_keeping_lexemes
+from canon.tokens.template_compiler import TemplateCompiler
 
+_OF_DICTS = frozenset(dir(dict))
+_OF_LOOPS = frozenset(("depth", "depth0", "first", "index", "index0", "last", "length", "revindex", "revindex0"))
 _CHECKED_FILTERS = ("center", "format", "indent", "join", "replace", "wordwrap")
 
 
@@ -39,14 +42,19 @@ class RenderClock:
 _clock: ContextVar[RenderClock] = ContextVar("chat template clock")
 
 
-@contextmanager
-def rendering(clock: RenderClock) -> Iterator[None]:
+class RenderingOn:
     """Renderings inside this block run on `clock`."""
-    token = _clock.set(clock)
-    try:
-        yield
-    finally:
-        _clock.reset(token)
+
+    __slots__ = ("_before", "_on")
+
+    def __init__(self, clock: RenderClock) -> None:
+        self._on = clock
+
+    def __enter__(self) -> None:
+        self._before: Token[RenderClock] = _clock.set(self._on)
+
+    def __exit__(self, *_: object) -> None:
+        _clock.reset(self._before)
 
 
 class _GenerationTag(Extension):
@@ -114,12 +122,14 @@ def _strftime_now(pattern: str) -> str:
 
 
 def _tick() -> None:
-    """What every turn of a loop and every macro calls, so that `call` looks at the clock."""
+    """What every turn of a loop and every macro calls."""
+    _clock.get().check()
 
 
 class ChatTemplateEnvironment(ImmutableSandboxedEnvironment):
     """Compiles chat templates so that loops, calls and everything that builds text stay within bounds."""
 
+    code_generator_class = TemplateCompiler
     intercepted_binops = frozenset(("+", "*", "**", "%"))
 
     def __init__(self, max_characters: int) -> None:
@@ -140,17 +150,28 @@ class ChatTemplateEnvironment(ImmutableSandboxedEnvironment):
     def _parse(self, source: str, name: str | None, filename: str | None) -> nodes.Template:
         return _bounded(super()._parse(source, name, filename))
 
+    def added(self, context: Context, *terms: Any) -> Any:
+        """The template's `+` operator, one behind the other."""
+        for term in terms:
+            if type(term) is not str:
+                return reduce(partial(self.call_binop, context, "+"), terms)
+        growth.check_size(sum(map(len, terms)), self._max_characters)
+        return "".join(terms)
+
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
-        if operator == "+" and type(left) is str and type(right) is str:  # nearly all that templates do
-            growth.check_size(len(left) + len(right), self._max_characters)
-            return left + right
         growth.check_operator(operator, left, right, self._max_characters)
         return super().call_binop(context, operator, left, right)
 
+    def getattr(self, obj: Any, attribute: str) -> Any:
+        # What nearly all templates ask for has nothing in it that would have to be kept from them.
+        if type(obj) is dict and attribute not in _OF_DICTS and attribute in obj:
+            return obj[attribute]
+        if type(obj) is LoopContext and attribute in _OF_LOOPS:
+            return getattr(obj, attribute)
+        return super().getattr(obj, attribute)
+
     def call(__self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N805  as in jinja2
         _clock.get().check()
-        if __obj is _tick:
-            return ""
         growth.check_method(__obj, args, kwargs, __self._max_characters)
         return super().call(__context, __obj, *args, **kwargs)
 

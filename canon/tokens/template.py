@@ -10,7 +10,7 @@ from jinja2 import meta, nodes
 
 from canon.errors import ModelFolderError, TemplateError
 from canon.tokens.limits import ChatLimits
-from canon.tokens.sandbox import ChatTemplateEnvironment, RenderClock, rendering
+from canon.tokens.sandbox import ChatTemplateEnvironment, RenderClock, RenderingOn
 
 # What code in a template can raise. Anything else is a fault of ours and goes up as it is.
 _TEMPLATE_FAILURES = (
@@ -56,6 +56,7 @@ class ChatTemplate:
         self._limits = limits
         self._now = now
         self._monotonic = monotonic
+        self._tells_time = "strftime_now" in source
         environment = ChatTemplateEnvironment(limits.characters)
         try:
             tree = environment.parse(source)
@@ -63,6 +64,7 @@ class ChatTemplate:
             self.literals = self.constants | frozenset(n.data for n in tree.find_all(nodes.TemplateData))
             self.names = frozenset(meta.find_undeclared_variables(tree))  # variables it takes from outside
             self._template = environment.from_string(tree)
+            self._template.globals = dict(self._template.globals)  # a plain one is copied sooner
         except _TEMPLATE_FAILURES as error:
             raise ModelFolderError(f"the chat template does not compile: {error}") from error
 
@@ -75,7 +77,7 @@ class ChatTemplate:
         return RenderClock(
             monotonic=self._monotonic,
             deadline=self._monotonic() + self._limits.seconds,
-            now=self._now(),
+            now=self._now() if self._tells_time else datetime.min,  # to ask takes as long as a short rendering
             keep_lexemes=keep_lexemes,
         )
 
@@ -92,7 +94,7 @@ class ChatTemplate:
         variables: dict[str, Any] = {"documents": None, **self._variables, **extra}
         variables |= {"messages": messages, "tools": tools, "add_generation_prompt": add_generation_prompt}
         try:
-            with rendering(clock):
+            with RenderingOn(clock):
                 return self._collect(variables, clock)
         except jinja2.UndefinedError as error:
             raise MissingValueError(f"the chat template failed: {error}", "messages") from error
