@@ -47,7 +47,9 @@ class ConversationForm:
 
     def messages(self, messages: Any, copy: PlainCopy) -> list[Message]:
         """Raises `TemplateError` naming the message, or the part of it, that the template cannot take."""
-        if not isinstance(messages, Sequence) or isinstance(messages, str | bytes):
+        if type(messages) is not list and (
+            not isinstance(messages, Sequence) or isinstance(messages, str | bytes)
+        ):
             raise TemplateError("messages must be a list", "messages")
         if not messages:
             raise TemplateError("messages must not be empty", "messages")
@@ -69,7 +71,7 @@ class ConversationForm:
         return [copy.copy(tool, f"tools[{i}]") for i, tool in enumerate(tools)]
 
     def _message(self, message: Any, path: str, copy: PlainCopy) -> Message:
-        if not isinstance(message, Mapping):
+        if type(message) is not dict and not isinstance(message, Mapping):
             raise TemplateError("a message must be an object", path)
         plain: Message = copy.copy({k: v for k, v in message.items() if v is not None}, path)
         plain["role"] = self._role(plain.get("role"), path)

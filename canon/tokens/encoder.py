@@ -71,31 +71,43 @@ class PromptEncoder:
         self, text: str, cuts: Sequence[Span], scope: str, *, literal: bool, suspicious: bool
     ) -> NDArray[np.int32]:
         """Ids of `text` cut at `cuts`, each of which is one safe token."""
-        starts = [0, *(end for _, end in cuts)]
-        ends = [*(start for start, _ in cuts), len(text)]
-        pieces: list[_Piece | NDArray[np.int32]] = []
-        for start, end, token in zip(starts, ends, [*(text[a:b] for a, b in cuts), None], strict=True):
-            pieces += self._chunks(text[start:end], start == 0, literal=literal, suspicious=suspicious)
-            if token is not None:
-                pieces.append(self._safe_ids[token])
-        encoded = iter(self._encode_pieces([piece for piece in pieces if isinstance(piece, _Piece)], scope))
-        parts = [next(encoded) if isinstance(piece, _Piece) else piece for piece in pieces]
-        return np.concatenate(parts) if parts else np.empty(0, dtype=np.int32)
+        pieces: list[_Piece] = []
+        parts: list[NDArray[np.int32] | None] = []  # None: the next one of `pieces`
+        at = 0
+        for start, end in cuts:
+            if at < start:
+                parts += [None] * self._cut(pieces, text[at:start], at == 0, literal, suspicious)
+            parts.append(self._safe_ids[text[start:end]])
+            at = end
+        if at < len(text):
+            parts += [None] * self._cut(pieces, text[at:], at == 0, literal, suspicious)
+        if not parts:
+            return np.empty(0, dtype=np.int32)
+        encoded = iter(self._encode_pieces(pieces, scope))
+        return np.concatenate([next(encoded) if part is None else part for part in parts])
 
-    def _chunks(self, text: str, first: bool, *, literal: bool, suspicious: bool) -> Iterable[_Piece]:
-        """`text`, which stands between two safe tokens, in parts that are encoded alone."""
+    def _cut(self, pieces: list[_Piece], text: str, first: bool, literal: bool, suspicious: bool) -> int:
+        """Add `text`, which stands between two safe tokens, to `pieces`, in parts that are encoded alone. How many."""
         place: Place = "first" if first else "inner"
-        for start, end in pairwise([0, *self._chunker.cuts(text), len(text)]):
-            if part := text[start:end]:
-                yield _Piece(part, place, literal, suspicious and self._special.found_in(part))
+        cuts = self._chunker.cuts(text)
+        if not cuts:  # as nearly always
+            pieces.append(_Piece(text, place, literal, suspicious and self._special.found_in(text)))
+            return 1
+        for start, end in pairwise([0, *cuts, len(text)]):
+            part = text[start:end]
+            pieces.append(_Piece(part, place, literal, suspicious and self._special.found_in(part)))
             place = "continuing"
+        return len(cuts) + 1
 
-    def _encode_pieces(self, pieces: Sequence[_Piece], scope: str) -> Iterable[NDArray[np.int32]]:
+    def _encode_pieces(self, pieces: Sequence[_Piece], scope: str) -> Sequence[NDArray[np.int32]]:
         keys = [
-            text_key(_form(scope, piece.place, piece.literal, piece.has_special), piece.text)
-            for piece in pieces
+            text_key(_form(scope, place, literal, has_special), text)
+            for text, place, literal, has_special in pieces
         ]
         known = self._memo.get(keys)
+        found = [ids for ids in known if ids is not None]
+        if len(found) == len(keys):
+            return found
         new = {key: piece for key, piece, ids in zip(keys, pieces, known, strict=True) if ids is None}
         fresh = dict(zip(new, self._encode_new(list(new.values())), strict=True))
         self._memo.put(fresh.items())

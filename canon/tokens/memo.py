@@ -37,7 +37,7 @@ class EncodingMemo:
     def get(self, keys: Sequence[Key]) -> list[NDArray[np.int32] | None]:
         """The ids by key, None where they are not known."""
         with self._lock:
-            found = [self._entries.get(key) for key in keys]
+            found = [*map(self._entries.get, keys)]
             for key, ids in zip(keys, found, strict=True):
                 if ids is not None:
                     self._entries.move_to_end(key)

@@ -25,13 +25,14 @@ class PlainCopy:
         return self._copy(value, path, self._limits.depth)
 
     def _copy(self, value: Any, path: str, depth: int) -> Any:
+        kind = type(value)  # of what comes from JSON; asking abstract classes takes longer than all the rest
         if isinstance(value, str):
             return self._text(value, path)
-        if value is None or isinstance(value, bool | int | float):
+        if value is None or kind is bool or isinstance(value, int | float):
             return value
         if depth == 0:
             raise TemplateError(f"nested more than {self._limits.depth} levels deep", path)
-        if isinstance(value, Mapping):
+        if kind is dict or isinstance(value, Mapping):
             return {
                 key if self._fits(key) else self._key(key, path): (
                     item if self._fits(item) else self._copy(item, f"{path}.{key:.{_SHOWN}}", depth - 1)

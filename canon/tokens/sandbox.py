@@ -21,7 +21,9 @@ from canon.tokens.lexemes import dumps_keeping_lexemes
 from canon.tokens.template_compiler import TemplateCompiler
 
 _OF_DICTS = frozenset(dir(dict))
-_OF_LOOPS = frozenset(("depth", "depth0", "first", "index", "index0", "last", "length", "revindex", "revindex0"))
+_OF_LOOPS = frozenset(
+    ("depth", "depth0", "first", "index", "index0", "last", "length", "revindex", "revindex0")
+)
 _CHECKED_FILTERS = ("center", "format", "indent", "join", "replace", "wordwrap")
 
 

@@ -77,7 +77,9 @@ class ChatTemplate:
         return RenderClock(
             monotonic=self._monotonic,
             deadline=self._monotonic() + self._limits.seconds,
-            now=self._now() if self._tells_time else datetime.min,  # to ask takes as long as a short rendering
+            now=self._now()
+            if self._tells_time
+            else datetime.min,  # to ask takes as long as a short rendering
             keep_lexemes=keep_lexemes,
         )
 

@@ -3,6 +3,8 @@
 import re
 from collections.abc import Iterable
 
+_FEW = 4  # characters
+
 
 class TextScanner:
     """Finds any of `words`. With no words it finds nothing."""
@@ -10,12 +12,21 @@ class TextScanner:
     def __init__(self, words: Iterable[str]) -> None:
         self.words = frozenset(word for word in words if word)
         self._pattern = re.compile(_expression(self.words) if self.words else r"(?!)")
+        # One look for each character that a word may begin with is many times faster than the search.
+        begins = {word[0] for word in self.words}
+        self._begins = tuple(begins) if len(begins) <= _FEW else None
 
     def spans(self, text: str) -> list[tuple[int, int]]:
         """Where the words stand, as (start, end) in characters, in order and without overlap."""
         return [match.span() for match in self._pattern.finditer(text)]
 
     def found_in(self, text: str) -> bool:
+        if self._begins is not None:
+            for begin in self._begins:
+                if begin in text:
+                    break
+            else:
+                return False
         return self._pattern.search(text) is not None
 
 
