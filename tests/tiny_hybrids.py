@@ -11,7 +11,7 @@ HYBRIDS: tuple[Hybrid, ...] = get_args(Hybrid)
 Mended = Literal["jamba", "zamba", "zamba2", "nemotron_h"]
 MENDED: tuple[Mended, ...] = get_args(Mended)  # whose own code computes something else where a prompt is cut
 
-_COMMON: dict[str, Any] = {
+COMMON: dict[str, Any] = {
     "vocab_size": VOCABULARY,
     "hidden_size": 64,
     "intermediate_size": 128,
@@ -23,7 +23,7 @@ _COMMON: dict[str, Any] = {
     "pad_token_id": 2,
     "tie_word_embeddings": False,
 }
-_MAMBA: dict[str, Any] = {
+MAMBA: dict[str, Any] = {
     "mamba_d_head": 16,
     "mamba_d_state": 16,
     "mamba_n_groups": 1,
@@ -38,7 +38,7 @@ def hybrid_config(arch: Hybrid | Mended) -> Any:
     match arch:
         case "qwen3_next":
             return transformers.Qwen3NextConfig(
-                **_COMMON,
+                **COMMON,
                 num_hidden_layers=4,
                 head_dim=16,
                 linear_num_value_heads=4,
@@ -52,20 +52,20 @@ def hybrid_config(arch: Hybrid | Mended) -> Any:
             )
         case "falcon_h1":
             return transformers.FalconH1Config(
-                **_COMMON, **_MAMBA, num_hidden_layers=2, head_dim=16, mamba_d_ssm=64, mamba_n_heads=4
+                **COMMON, **MAMBA, num_hidden_layers=2, head_dim=16, mamba_d_ssm=64, mamba_n_heads=4
             )
         case "bamba":
             return transformers.BambaConfig(
-                **_COMMON, **_MAMBA, num_hidden_layers=4, attn_layer_indices=[2], mamba_n_heads=8
+                **COMMON, **MAMBA, num_hidden_layers=4, attn_layer_indices=[2], mamba_n_heads=8
             )
         case "lfm2":
             kinds = ["conv", "full_attention", "conv", "full_attention"]
             return transformers.Lfm2Config(
-                **_COMMON, num_hidden_layers=4, layer_types=kinds, block_multiple_of=16
+                **COMMON, num_hidden_layers=4, layer_types=kinds, block_multiple_of=16
             )
         case "jamba":
             return transformers.JambaConfig(
-                **_COMMON,
+                **COMMON,
                 num_hidden_layers=4,
                 attn_layer_period=2,
                 attn_layer_offset=1,
@@ -76,7 +76,7 @@ def hybrid_config(arch: Hybrid | Mended) -> Any:
             )
         case "zamba":
             return transformers.ZambaConfig(
-                **_COMMON,
+                **COMMON,
                 num_hidden_layers=3,
                 attention_head_dim=32,
                 attention_hidden_size=128,
@@ -87,7 +87,7 @@ def hybrid_config(arch: Hybrid | Mended) -> Any:
             )
         case "zamba2":
             return transformers.Zamba2Config(
-                **_COMMON | {"num_key_value_heads": 4},
+                **COMMON | {"num_key_value_heads": 4},
                 num_hidden_layers=4,
                 mamba_d_state=16,
                 n_mamba_heads=8,
@@ -99,7 +99,7 @@ def hybrid_config(arch: Hybrid | Mended) -> Any:
             )
         case "nemotron_h":
             return transformers.NemotronHConfig(
-                **_COMMON,
+                **COMMON,
                 layers_block_type=["mamba", "moe", "attention", "mamba", "mlp"],
                 head_dim=16,
                 ssm_state_size=16,

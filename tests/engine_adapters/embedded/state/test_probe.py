@@ -69,7 +69,7 @@ def test_layers_that_lose_their_state_are_refused(jamba: Path) -> None:
     model = load_model(jamba, device=torch.device("cpu"), dtype=torch.float32, trust_remote_code=False)
 
     def forget(_: Any, __: Any, keywords: dict[str, Any]) -> None:
-        cache = keywords.get("cache", keywords.get("past_key_values"))
+        cache = next(each for each in keywords.values() if hasattr(each, "layers"))
         state = cache.layers[0].recurrent_states[0]
         if state is not None:
             state.zero_()
