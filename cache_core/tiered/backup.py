@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from queue import Full, Queue
 from threading import Lock, Thread
@@ -13,6 +13,7 @@ import torch
 
 from cache_core.block_header import BlockHeader
 from cache_core.block_pool import Blocks
+from cache_core.ghosts import RecentHashes, of_chain
 from cache_core.metrics import TierName
 from cache_core.prefix_cache import PrefixCache
 from cache_core.residency import BITS
@@ -31,6 +32,9 @@ from cache_core.transfer.tier_jobs import HostToTier
 log = logging.getLogger(__name__)
 
 _MAX_WAITING = 256  # prefixes; of more, the newest are left for their next use
+# Blocks of which it is remembered that they were used, in capacities of device and host together: of more, those that
+# come back push out of a small host what comes back sooner.
+_USES = 1
 _MAX_LEAVING = 4  # states that stay on the device, though evicted, until they are copied
 Ended = Callable[[Transfer], None]
 
@@ -44,6 +48,7 @@ class _Wanted:
     scope: str
     tokens: Tokens
     every_state: bool = False  # along it; False: the one behind its end
+    used_before: bool = False  # only as far as its blocks were in use before this time
     leaving: StateOnDevice | None = None  # that one, where the device has just dropped it
     number: int | None = None  # of its scope's last purge, when it was dropped
 
@@ -58,6 +63,7 @@ class _Wanted:
 class Backup:
     """Writes ready prefixes through to the host tier and from there to the colder ones.
 
+    A block's second use counts though it was evicted after the first one, as far as that is remembered.
     A prefix is always copied from its first block that is missing on, so a child that is backed up has a backed-up
     parent. When a link is full, or a tier refused a block, the copy is left for the next time.
     """
@@ -76,6 +82,7 @@ class Backup:
         self._ways = ways
         self._purges = purges
         self._last = _NOTHING
+        self._uses = RecentHashes(_USES * (cache.stats().total + ways.host.num_blocks))
         self._lock = Lock()
         self._leaving: WeakSet[StateOnDevice] = WeakSet()  # those that somebody still holds
         self._on_their_way = 0  # prefixes that go on to colder tiers from the host, once they are there
@@ -94,6 +101,10 @@ class Backup:
         Of a hybrid model the state behind them goes along, or every one on the way there.
         """
         self._put(_Wanted(scope, tokens.copy(), every_state))
+
+    def copy_second_use(self, scope: str, tokens: Tokens) -> None:
+        """The same for as many of the leading blocks as were used before, cached since or not; all are used now."""
+        self._put(_Wanted(scope, tokens.copy(), every_state=True, used_before=True))
 
     def copy_leaving(self, scope: str, tokens: Tokens, state: StateOnDevice) -> None:
         """The same for a state that the device evicts, behind its KV; not if too many are on their way already."""
@@ -115,6 +126,8 @@ class Backup:
         """Nothing is remembered of the prompts of a scope, by its identity's digest; None: of any's."""
         if identity is None or self._last[0] == identity:
             self._last = _NOTHING
+        with self._lock:
+            self._uses.clear()
 
     def close(self, timeout: float) -> None:
         """Begin no more copies, and end the thread if it does within that many seconds."""
@@ -191,7 +204,9 @@ class Backup:
         number = self._purges.number(self._chains.digest(wanted.scope))
         if number is None or (wanted.leaving is not None and wanted.number != number):
             return
-        if self._states is None and self._lies_below(wanted):
+        if wanted.used_before:
+            wanted = self._second_use(wanted)
+        if not len(wanted.tokens) or (self._states is None and self._lies_below(wanted)):
             return
         headers = self._chains.headers(wanted.scope, wanted.tokens)
         if self._note("host", self._ways.host, wanted, headers):
@@ -200,6 +215,18 @@ class Backup:
         missing = ~self._ways.host.contains([header.key for header in headers])
         if missing.any():
             self._to_host(wanted, headers, int(np.argmax(missing)), number)
+
+    def _second_use(self, wanted: _Wanted) -> _Wanted:
+        """What of it was used before."""
+        chain = self._chains.prompt(wanted.scope, wanted.tokens)
+        chain.hash_to(chain.blocks)
+        self._chains.remember(chain)
+        hashes = of_chain(chain.hashes)
+        known = self._uses.has(hashes)
+        with self._lock:
+            self._uses.add(hashes[~known])
+        blocks = chain.blocks if known.all() else int(np.argmin(known))
+        return replace(wanted, tokens=wanted.tokens[: blocks * self._cache.block_size])
 
     def _lies_below(self, wanted: _Wanted) -> bool:
         """Whether every tier is known to have it, without asking them."""

@@ -41,7 +41,7 @@ class PromptChain:
 
     def headers(self, first: int, last: int) -> list[BlockHeader]:
         """Of blocks [first, last)."""
-        self._hash(last)
+        self.hash_to(last)
         data, step, own = as_bytes(self.tokens), self._size * TOKEN_BYTES, self.hashes
         return [
             BlockHeader(
@@ -53,7 +53,8 @@ class PromptChain:
             for block in range(first, last)
         ]
 
-    def _hash(self, last: int) -> None:
+    def hash_to(self, last: int) -> None:
+        """Let `hashes` be those of `last` blocks at least."""
         hashes, size = self.hashes, self._size
         while len(hashes) < last:
             done = len(hashes)

@@ -169,6 +169,13 @@ class TieredCache:
         if wanted and len(tokens):
             self._backup.copy(scope, tokens)
 
+    def ended(self, tokens: Tokens, scope: str = "default") -> None:
+        """A request that made `tokens` ready ends: what of it was computed a second time is worth a copy, too."""
+        tokens = tokens[: len(tokens) // self.cache.block_size * self.cache.block_size]
+        wanted = self.options.write_policy == "write_through_on_second_hit" and self.host.num_blocks
+        if wanted and len(tokens):
+            self._backup.copy_second_use(scope, tokens)
+
     def state_leaves(self, tokens: Tokens, scope: str, state: StateOnDevice) -> None:
         """The device evicts the state behind `tokens`; returns at once, and the state stays readable."""
         if self.options.write_policy == "write_back" and self.states is not None:

@@ -63,8 +63,10 @@ class Tiering(Below):
         self._tiers.used(sequence.known[: sequence.computed], sequence.request.scope)
 
     def left(self, sequence: Sequence) -> None:
-        """A request is gone: what comes up for it alone is given up."""
+        """A request is gone: what comes up for it alone is given up, and what it computed was used once more."""
         self._leave(sequence)
+        if sequence.index == 0:  # other choices have the same prompt
+            self._tiers.ended(sequence.known[: sequence.computed], sequence.request.scope)
 
     def computed(self, chunks: Many[Chunk], seconds: float) -> None:
         """A step took that long; a step of one prefill alone tells what prefill costs at its depth."""

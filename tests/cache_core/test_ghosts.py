@@ -3,7 +3,7 @@
 from hashlib import sha256
 
 from cache_core.block_header import KEY_BYTES
-from cache_core.ghosts import Ghosts
+from cache_core.ghosts import Ghosts, RecentHashes, of_chain
 
 
 def keys(first: int, last: int) -> list[bytes]:
@@ -39,3 +39,20 @@ def test_no_keys_are_no_ghosts() -> None:
     ghosts = Ghosts(4)
     ghosts.add([])
     assert len(ghosts.has([])) == 0
+
+
+def test_hashes_of_a_chain_are_told_apart() -> None:
+    recent, chain = RecentHashes(10_000), [sha256(str(i).encode()).digest() for i in range(40)]
+    recent.add(of_chain(chain[:30]))
+    assert recent.has(of_chain(chain)).tolist() == [True] * 30 + [False] * 10
+    assert len(recent.has(of_chain([]))) == 0
+
+
+def test_many_of_one_slot_at_once_push_each_other_out_in_their_order() -> None:
+    one_by_one, at_once = RecentHashes(16), RecentHashes(16)
+    hashes = of_chain([sha256(str(i).encode()).digest() for i in range(200)])
+    for at in range(200):
+        one_by_one.add(hashes[at : at + 1])
+    at_once.add(hashes)
+    assert at_once.has(hashes).tolist() == one_by_one.has(hashes).tolist()
+    assert at_once.has(hashes).sum() == 16

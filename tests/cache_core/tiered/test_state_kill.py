@@ -44,6 +44,7 @@ def _check(world: HybridWorld, prompt: list[int], scope: str) -> int:
     blocks = disk.contains(world.keys(prompt, StateGroup.ATTENTION, scope))
     states = disk.contains(world.keys(prompt, StateGroup.RECURRENT, scope)).nonzero()[0]
     assert all(blocks[: place + 1].all() for place in states)
+    world.it.settle()  # copies of the prompt before hold rows that this one may need
     world.forget_device()
     world.fetch(prompt, scope)
     reused = world.run(prompt, scope)  # which checks every byte

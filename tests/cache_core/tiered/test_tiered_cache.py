@@ -35,6 +35,37 @@ def test_a_prefix_used_once_is_not_copied_down() -> None:
         assert not it.fetch([1, *PROMPT])
 
 
+def test_a_prefix_that_was_evicted_before_its_second_use_is_copied_down_at_that_one() -> None:
+    with world() as it:
+        it.run(PROMPT)
+        it.cache.flush()  # others needed the room
+        assert it.run([*PROMPT[: 3 * BLOCK], *range(900, 900 + 3 * BLOCK)]) == 0, "it was computed again"
+        it.settle()
+        assert it.tiers.host.stats().blocks == 3, "what both have in common, and not what was used once"
+        it.cache.flush()
+        assert it.fetch(PROMPT)
+        assert it.run(PROMPT) == 3 * BLOCK
+
+
+def test_of_what_was_purged_no_use_is_remembered() -> None:
+    with world() as it:
+        it.run(PROMPT)
+        it.settle()
+        it.tiers.purge("default")
+        it.run(PROMPT)
+        it.settle()
+        assert it.tiers.host.stats().blocks == 0
+
+
+def test_the_same_tokens_of_another_scope_are_no_second_use() -> None:
+    with world() as it:
+        it.run(PROMPT)
+        it.cache.flush()
+        it.run(PROMPT, "other")
+        it.settle()
+        assert it.tiers.host.stats().blocks == 0
+
+
 def test_a_prefix_survives_a_restart_on_disk(tmp_path: Path) -> None:
     with world(tmp_path) as before:
         warm(before)

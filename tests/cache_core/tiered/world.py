@@ -78,6 +78,7 @@ class World:
             return self.run(tokens, scope)
         self.compute(lease, scope)
         reused = lease.matched
+        self.tiers.ended(lease.tokens, scope)
         lease.release()
         self.cache.check_integrity()
         return reused

@@ -48,13 +48,14 @@ async def answer(
     tokens: np.ndarray,  # type: ignore[type-arg]
     max_tokens: int,
     scope: str = "default",
+    choices: int = 1,
 ) -> tuple[str, Usage]:
     request = GenerateRequest(
         request_id=f"t{next(ids)}",
         route="completions",
         model="tiny",
         prompt_ids=tokens,
-        sampling=SamplingParams(temperature=0.0, max_tokens=max_tokens, ignore_eos=True),
+        sampling=SamplingParams(temperature=0.0, max_tokens=max_tokens, ignore_eos=True, n=choices),
         scope=scope,
     )
     text, usage = "", None
@@ -161,6 +162,21 @@ def test_who_waits_for_what_another_request_brings_up_counts_it_as_from_there(co
         for text, usage in asyncio.run(two()):
             assert text == expected
             assert usage.reuse.by_tier == {"device": 0, "disk": 192}
+
+
+def test_a_prompt_of_several_choices_is_used_once_and_copied_at_its_second_use_though_it_was_evicted(
+    config: EmbeddedConfig,
+) -> None:
+    with running(config) as adapter:
+        assert adapter.tiers is not None
+        for choices, blocks in ((3, 0), (1, 192 // 16)):
+            asyncio.run(answer(adapter, PROMPT, 1, choices=choices))
+            settle(adapter)
+            assert adapter.tiers.host.stats().blocks == blocks
+            adapter.cache.flush()
+        _, usage = ask(adapter, PROMPT)
+        assert usage.reuse.by_tier is not None
+        assert usage.reuse.by_tier["host"] == 192
 
 
 @pytest.mark.parametrize(("share", "left"), [(0.25, True), (1.0, False)])
