@@ -16,12 +16,21 @@ WHY = "engines that take minutes to start run with `make test-engines`"
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """What takes minutes runs only where it was asked for by its marker."""
     if "engines" in config.option.markexpr:
+        items.sort(key=_start)
         return
     slow = [item for item in items if item.get_closest_marker("engines")]
     for item in slow:
         item.add_marker(pytest.mark.skip(reason=WHY))
     if slow:
         loud_skips[WHY] = len(slow)
+
+
+def _start(item: pytest.Item) -> tuple[str, str]:
+    """Tests of a module that have one start in common follow each other; otherwise all keep their order."""
+    parameters = (
+        item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+    )
+    return str(item.path), str(parameters.get("session_url", ""))
 
 
 class Running:
