@@ -1,5 +1,6 @@
 """Usage of hosted APIs whose shapes are their own."""
 
+from engine_adapters.reuse.openai import read_openai
 from engine_adapters.reuse.reading import NO_USAGE, Payload, UsageRead, count, part, report
 
 
@@ -14,10 +15,10 @@ def read_anthropic(payload: Payload) -> UsageRead:
 
 
 def read_bedrock(payload: Payload) -> UsageRead:
-    """Converse: like Anthropic's, `inputTokens` leaves out the cached ones."""
+    """Converse: like Anthropic's, `inputTokens` leaves out the cached ones. Its OpenAI routes have OpenAI's names."""
     usage = part(payload, "usage") or part(payload, "metadata", "usage")
-    if not usage:
-        return NO_USAGE
+    if "inputTokens" not in usage:
+        return read_openai(payload)
     read, written = count(usage, "cacheReadInputTokens"), count(usage, "cacheWriteInputTokens")
     prompt = _sum(count(usage, "inputTokens"), read, written)
     return UsageRead(report(prompt, read, "usage.cacheReadInputTokens"), count(usage, "outputTokens"))
@@ -31,10 +32,10 @@ def _sum(fresh: int | None, read: int | None, written: int | None) -> int | None
 
 
 def read_gemini(payload: Payload) -> UsageRead:
-    """`promptTokenCount` has the cached ones in it."""
+    """`promptTokenCount` has the cached ones in it. Its OpenAI routes have OpenAI's names."""
     usage = part(payload, "usageMetadata")
     if not usage:
-        return NO_USAGE
+        return read_openai(payload)
     reuse = report(
         count(usage, "promptTokenCount"),
         count(usage, "cachedContentTokenCount"),

@@ -45,11 +45,6 @@ class EventSplitter:
         return left
 
 
-def _usual(chunk: bytes) -> bool:
-    """Whether it is whole events, as nearly all engines write them."""
-    return chunk.endswith(b"\n\n") and b"\r" not in chunk and b"\n\n\n" not in chunk
-
-
 def event_data(event: bytes) -> bytes:
     """The data of one event, its lines joined; empty for comments and events without any."""
     event = event.removeprefix(_BOM)  # which a stream may begin with

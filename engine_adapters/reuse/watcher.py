@@ -152,6 +152,7 @@ class StreamWatcher(AnswerWatcher):
             (b'"usage"' in data and b'"usage":null' not in data and b'"usage": null' not in data)
             or b'"timings"' in data
             or b'"sglext"' in data
+            or b'"usageMetadata"' in data
         )
         return has_usage or b'"error"' in data or b'"type"' in data or _has_reason(data)
 
@@ -196,6 +197,8 @@ class StreamWatcher(AnswerWatcher):
             or part(payload, "usage")
             or part(payload, "timings")
             or part(payload, "meta_info")
+            or part(payload, "usageMetadata")
+            or part(payload, "metadata", "usage")
         ):
             return payload
         return None

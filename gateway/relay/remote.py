@@ -176,7 +176,12 @@ class Remote:
             **self._who(),
             "models": ",".join(able.models),
             "version": able.version or "unknown",
-            "block_size": "unknown" if able.block_size is None else able.block_size,
+            "block_size": _known(able.block_size),
+            "context": _known(able.context_length),
+            "tiers": ",".join(able.tiers) or "not told",
+            "salt": _yes_or_no(able.takes_salt),
+            "token_ids": _yes_or_no(able.takes_token_ids),
+            "kv_events": _yes_or_no(able.kv_events),
         }
         log.info("an engine is there", extra={"fields": fields})
         if able.reports_reuse is False:
@@ -197,6 +202,14 @@ class Remote:
         if facts != self._told:
             self._told = facts
             log.warning(message, extra={"fields": {**self._who(), **fields}})
+
+
+def _known(value: int | None) -> object:
+    return "unknown" if value is None else value
+
+
+def _yes_or_no(value: bool | None) -> str:
+    return "unknown" if value is None else "yes" if value else "no"
 
 
 def _flags(missing: Iterable[str]) -> str:

@@ -40,7 +40,9 @@ REPORTED = [
         50,
     ),
     ("bedrock", {"usage": {"inputTokens": 10, "cacheReadInputTokens": 0, "cacheWriteInputTokens": 5}}, 15, 0),
+    ("bedrock", usage(), 100, 64),
     ("gemini", {"usageMetadata": {"promptTokenCount": 70, "cachedContentTokenCount": 60}}, 70, 60),
+    ("gemini", usage(), 100, 64),
 ]
 
 
@@ -67,7 +69,9 @@ NOT_SAID = [
     ("ollama", usage(cached=5)),
     ("anthropic", {"usage": {"input_tokens": 10}}),
     ("bedrock", {"usage": {"inputTokens": 10}}),
+    ("bedrock", usage(cached=...)),
     ("gemini", {"usageMetadata": {"promptTokenCount": 70}}),
+    ("gemini", usage(cached=...)),
 ]
 
 

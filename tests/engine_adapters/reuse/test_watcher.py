@@ -114,6 +114,20 @@ def test_anthropics_usage_is_put_together_from_the_start_and_the_end():
     assert (account.finish, account.ended) == ("end_turn", True)
 
 
+@pytest.mark.parametrize(
+    ("profile", "said"),
+    [
+        ("gemini", {"usageMetadata": {"promptTokenCount": 70, "cachedContentTokenCount": 64}}),
+        ("bedrock", {"metadata": {"usage": {"inputTokens": 6, "cacheReadInputTokens": 64}}}),
+    ],
+)
+def test_usage_by_other_names_is_found_behind_the_content(profile: str, said: dict):
+    watcher = StreamWatcher(PROFILES[profile])
+    for payload in (chunk("a"), chunk("b"), said):
+        watcher.feed(event(payload).encode())
+    assert (watcher.account.reuse.prompt, watcher.account.reuse.reused) == (70, 64)
+
+
 def test_a_responses_stream_says_its_usage_when_it_is_completed():
     usage = {"input_tokens": 9, "input_tokens_details": {"cached_tokens": 8}, "output_tokens": 3}
     watcher = StreamWatcher(PROFILES["openai"], clock=lambda: 1.0)

@@ -69,7 +69,7 @@ async def asked_times(engine: Asked, remote: Remote, times: int) -> None:
     assert engine.closed
 
 
-ABLE = RemoteCapabilities(("m",), True, block_size=16, context_length=100)
+ABLE = RemoteCapabilities(("m",), True, block_size=16, context_length=100, takes_salt=False)
 
 
 async def test_an_engine_is_asked_until_it_answers(caplog: pytest.LogCaptureFixture) -> None:
@@ -82,6 +82,13 @@ async def test_an_engine_is_asked_until_it_answers(caplog: pytest.LogCaptureFixt
     assert (remote.block_size, remote.context_length) == (16, 100)
     told = [record.getMessage() for record in caplog.records]
     assert told == ["an engine is not there yet; it is asked again", "an engine is there"]
+    found = caplog.records[-1].fields
+    assert (found["block_size"], found["context"], found["salt"], found["kv_events"]) == (
+        16,
+        100,
+        "no",
+        "unknown",
+    )
 
 
 async def test_an_engine_that_cannot_report_is_told_of_loudly_with_the_flag_it_needs(

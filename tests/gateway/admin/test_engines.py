@@ -1,0 +1,57 @@
+"""What operators are shown of engines: all that was found out of each, and null where it was not."""
+
+import asyncio
+from hashlib import sha256
+from typing import Any
+
+import httpx
+
+from engine_adapters.remote.openai_compatible import OpenAICompatibleEngine
+from engine_adapters.remote.relay import RemoteCapabilities
+from gateway.admin.app import AdminApp, AdminParts
+from gateway.admin.options import AdminOptions
+from gateway.relay.remote import Remote
+from gateway.replicas.pool import EnginePool
+from gateway.served import Served
+
+KEY = "an-admin-key-of-16"
+
+
+def shown(remote: Remote) -> dict[str, Any]:
+    parts: Any = AdminParts(Served(pools=[EnginePool("e", [remote])]), None, None, None, None)  # type: ignore[arg-type]
+    app = AdminApp(AdminOptions("127.0.0.1", 0, sha256(KEY.encode()).digest()), parts).app
+
+    async def asked() -> httpx.Response:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://a") as client:
+            return await client.get("/admin/engines", headers={"x-api-key": KEY})
+
+    (engine,) = asyncio.run(asked()).json()["engines"]
+    return engine["replicas"][0]
+
+
+def test_what_an_engine_can_is_shown() -> None:
+    remote = Remote(OpenAICompatibleEngine("e", "http://127.0.0.1:9"))
+    remote.able = RemoteCapabilities(
+        ("m",),
+        False,
+        missing=("--flag",),
+        block_size=16,
+        tiers=("device", "host"),
+        kv_events=True,
+        version="1",
+    )
+    assert shown(remote)["able"] == {
+        "version": "1",
+        "reports_reuse": False,
+        "missing": ["--flag"],
+        "block_size": 16,
+        "context_length": None,
+        "tiers": ["device", "host"],
+        "takes_salt": None,
+        "takes_token_ids": None,
+        "kv_events": True,
+    }
+
+
+def test_of_an_engine_that_has_not_answered_nothing_is_known() -> None:
+    assert shown(Remote(OpenAICompatibleEngine("e", "http://127.0.0.1:9")))["able"] is None
