@@ -42,6 +42,6 @@ def _checks(checks: tuple[Check, ...]) -> Table:
 
 def _verdict(checkup: Checkup) -> RenderableType:
     lines = [Text(checkup.verdict), *(Text(f"-> {fix}", style="bold") for fix in checkup.fixes)]
-    lines += [Text(f"It could report more with {flag}") for flag in checkup.missing]
+    lines += [Text(f"It could tell more with {flag}") for flag in checkup.others]
     style = "green" if checkup.healthy else "red" if checkup.fixes else "yellow"
     return Panel(Group(*lines), border_style=style, title="verdict", title_align="left")

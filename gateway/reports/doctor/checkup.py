@@ -1,8 +1,10 @@
 """What an examination found."""
 
+import re
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+_OPTION = re.compile(r"--[a-z-]+")
 Finding = Literal["yes", "no", "unknown", "absent"]
 
 
@@ -38,7 +40,15 @@ class Checkup:
     requests: int  # that were sent
     prompt_tokens: int  # of those, as the engine counted them
     kind_known: bool = True  # False: it did not say what it is, and is asked as what speaks OpenAI's routes
-    missing: tuple[str, ...] = ()  # flags with which it would report more, each with what it brings
+    missing: tuple[str, ...] = ()  # flags with which it would tell more, each with what it brings
+
+    @property
+    def others(self) -> tuple[str, ...]:
+        """Of those the ones that `fixes` does not name."""
+        named = " ".join(self.fixes)
+        return tuple(
+            flag for flag in self.missing if not any(name in named for name in _OPTION.findall(flag))
+        )
 
     @property
     def kind_shown(self) -> str:

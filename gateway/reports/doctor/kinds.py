@@ -88,7 +88,7 @@ async def model_cards(engine: HttpEngine) -> list[Mapping[str, Any]]:
 
 def engine_of(kind: str, url: str, options: HttpOptions) -> HttpEngine:
     """An engine of that kind at `url`, without asking it anything."""
-    name = kind  # messages then say which engine they are about
+    name = "under examination"  # as messages then say
     if kind == "vllm":
         return VllmEngine(name, url, (), options, probe=False)  # the examination asks the same, and more
     if kind in _ENGINES:

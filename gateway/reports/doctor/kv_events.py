@@ -55,11 +55,12 @@ class Listener:
 
     async def check(self) -> Check:
         await until(lambda: self.stored, _LAST_S)
+        came = f"{self.batches:,} batch{'' if self.batches == 1 else 'es'} came"
         if self.stored:
             lost = f", {self.lost:,} could not be read or were lost" if self.lost else ""
-            detail = f"It publishes at {self._places}: {self.batches:,} batches came, {self.stored:,} blocks{lost}."
+            detail = f"It publishes at {self._places}: {came}, {self.stored:,} blocks{lost}."
             return _check("yes", detail)
-        why = f"{self.batches:,} batches came, and no block in them" if self.batches else "nothing came"
+        why = f"{came}, and no block was stored" if self.batches else "nothing came"
         how = "" if self.connected else ", and no connection stood"
         detail = f"It publishes at {self._places}, and {why}{how}."
         if not self._insists:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gateway.commands.doctor import command
-from gateway.reports.doctor import Plan
+from gateway.reports.doctor import Check, Checkup, Plan
 from tests.gateway.reports.doctor.lying_engine import LyingEngine, served
 from tests.tiny_models import save_tiny_model
 
@@ -194,6 +194,7 @@ def test_the_key_may_be_in_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[
 def test_where_nothing_answers_it_says_so(capsys: pytest.CaptureFixture[str]):
     assert command.run(command.DoctorOptions("http://127.0.0.1:9"), {}, as_json=True) == 2
     said = capsys.readouterr().err
+    assert "The engine under examination does not answer at http://127.0.0.1:9" in said
     assert "See that it runs" in said
     assert "--kind" not in said
 
@@ -224,6 +225,20 @@ def test_an_api_without_a_model_list_needs_kind_and_model(capsys: pytest.Capture
         assert command.run(command.DoctorOptions(url, kind="openai"), {}, as_json=True) == 2
         assert "--model" in capsys.readouterr().err
         assert command.run(command.DoctorOptions(url, kind="openai", model="m"), {}, as_json=True) == 0
+
+
+def test_flags_that_would_tell_more_are_named_once():
+    def checkup(*checks: Check) -> Checkup:
+        missing = (
+            "--enable-metrics: the engine's own counters",
+            "no --disable-radix-cache: with it nothing is reused",
+        )
+        return Checkup("u", "sglang", "m", None, checks, None, 3, 300, missing=missing)
+
+    fine = Check("repeat", "?", "yes", "")
+    assert checkup(fine).others == checkup(fine).missing
+    sick = Check("repeat", "?", "no", "", "Start SGLang without --disable-radix-cache.")
+    assert checkup(sick).others == ("--enable-metrics: the engine's own counters",)
 
 
 def test_the_table_shows_every_check_and_what_to_add(capsys: pytest.CaptureFixture[str]):

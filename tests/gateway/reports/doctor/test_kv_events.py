@@ -53,12 +53,11 @@ async def test_what_comes_is_counted_where_the_engine_says_it_publishes():
 
         def meanwhile() -> None:
             events.wait_for_a_listener()
-            events.publish(blocks(3))
-            events.publish(blocks(2))
+            events.publish(blocks(3), blocks(2))
 
         heard = await check(found, meanwhile=meanwhile)
     assert heard.finding == "yes"
-    assert f"tcp://127.0.0.1:{events.port}: 2 batches came, 5 blocks" in heard.detail
+    assert f"tcp://127.0.0.1:{events.port}: 1 batch came, 5 blocks" in heard.detail
 
 
 async def test_silence_is_told_and_no_bad_news_unless_somebody_insists():
