@@ -1,7 +1,6 @@
 """What a chat template itself does to prefixes, found out by asking it: no client can mend that."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -47,7 +46,7 @@ def prefix_hazards(template: ChatTemplate) -> Iterator[Finding]:
 
 def _tells_time(template: ChatTemplate) -> bool:
     clock = template.clock()
-    later = replace(clock, now=clock.now + _LATER)
+    later = clock._replace(now=clock.now + _LATER)
     try:
         return _rendered(template, _ASKED, clock) != _rendered(template, _ASKED, later)
     except TemplateError:

@@ -2,8 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from canon.tokens.continuation import ContinuedMessage
 from canon.tokens.conversation import Message
@@ -13,8 +12,7 @@ from canon.tokens.stand_ins import ControlTokens, StandIns
 from canon.tokens.template import ChatTemplate, MissingValueError
 
 
-@dataclass(frozen=True, slots=True)
-class Conversation:
+class Conversation(NamedTuple):
     """Everything one rendering depends on, in the template's form."""
 
     messages: Sequence[Message]
@@ -30,16 +28,14 @@ class Conversation:
 
     def marked(self, stand_ins: StandIns) -> "Conversation":
         mark = stand_ins.mark
-        return replace(
-            self,
+        return self._replace(
             messages=[{"role": m["role"], **map_strings(_without_role(m), mark)} for m in self.messages],
             tools=map_strings(self.tools, mark),
             extra=map_strings(dict(self.extra), mark),
         )
 
 
-@dataclass(frozen=True, slots=True)
-class RenderedChat:
+class RenderedChat(NamedTuple):
     """`control` are the (start, end) of the template's own special tokens in `text`, in order."""
 
     text: str
@@ -56,7 +52,7 @@ def render_text(template: ChatTemplate, conversation: Conversation, clock: Rende
         filled = [m if "content" in m else {**m, "content": ""} for m in conversation.messages]
         if filled == list(conversation.messages):
             raise
-        return _render(template, replace(conversation, messages=filled), clock)
+        return _render(template, conversation._replace(messages=filled), clock)
 
 
 def _render(template: ChatTemplate, conversation: Conversation, clock: RenderClock) -> str:

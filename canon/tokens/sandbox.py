@@ -3,10 +3,9 @@
 import json
 from collections.abc import Callable
 from contextvars import ContextVar, Token
-from dataclasses import dataclass
 from datetime import datetime
 from functools import partial, reduce
-from typing import Any
+from typing import Any, NamedTuple
 
 import jinja2
 from jinja2 import nodes
@@ -27,8 +26,7 @@ _OF_LOOPS = frozenset(
 _CHECKED_FILTERS = ("center", "format", "indent", "join", "replace", "wordwrap")
 
 
-@dataclass(frozen=True, slots=True)
-class RenderClock:
+class RenderClock(NamedTuple):
     """One rendering's time: `tick` says how long it may go on, `now` what time it is to the template."""
 
     monotonic: Callable[[], float]

@@ -34,7 +34,7 @@ class _Writing:
 
     def walk(self, value: Any, place: _Place) -> int:
         """How many tokens `value`, which stands at `place`, has in it; in the order that they are written in."""
-        total, waiting = 0, [(value, place)]
+        total, waiting, found_in = 0, [(value, place)], self._special.found_in
         while waiting:
             value, place = waiting.pop()
             kind = type(value)  # asking abstract classes takes longer than all the rest
@@ -42,7 +42,8 @@ class _Writing:
                 total += self._text(value, place)
             elif kind is dict or isinstance(value, Mapping):
                 for name in value:
-                    total += self._note(name, place)
+                    if found_in(name):
+                        total += self._count(name, place)
                 waiting += [(item, (place, name)) for name, item in reversed(tuple(value.items()))]
             elif isinstance(value, list | tuple):
                 waiting += [(value[i], (place, i)) for i in range(len(value) - 1, -1, -1)]
@@ -51,14 +52,12 @@ class _Writing:
     def _text(self, text: str, place: _Place) -> int:
         called_with = parse_object(text) if place is not None and place[1] == "arguments" else None
         if called_with is None:
-            return self._note(text, place)
+            return self._count(text, place) if self._special.found_in(text) else 0
         # Templates get arguments parsed, with what is escaped in them, or as they are, with names that stand twice.
         parsed = self.walk(called_with, place)
         return parsed + self._add(len(self._special.spans(text)) - parsed, place)
 
-    def _note(self, text: str, place: _Place) -> int:
-        if not self._special.found_in(text):
-            return 0
+    def _count(self, text: str, place: _Place) -> int:
         return self._add(len(self._special.spans(text)), place)
 
     def _add(self, count: int, place: _Place) -> int:

@@ -6,6 +6,7 @@ five times as long. So blocks are hashed only inside the chunks where two prompt
 
 from collections.abc import Callable, Sequence
 from hashlib import sha256
+from struct import Struct
 from typing import TypeAlias
 
 import numpy as np
@@ -19,6 +20,7 @@ Key: TypeAlias = int  # 64 bits of a hash; even: a chunk's, odd: a block's
 Chaining: TypeAlias = Callable[[bytes, memoryview], list[bytes]]
 
 _DIGEST = 32  # bytes
+_FIRST = Struct("<Q24x")  # of a digest, what a key is made of
 _CHUNK_BYTES = CHUNK * UNIT
 _BLOCK_BYTES = BLOCK * UNIT
 
@@ -98,13 +100,12 @@ class PromptChain:
 
     def _hash_blocks(self, chunk: int) -> list[Key]:
         parent = self._digests[chunk - 1] if chunk else self.root
-        begun, start = sha256(b"blocks" + parent), chunk * _CHUNK_BYTES
-        end = min(start + _CHUNK_BYTES, len(self._data))
-        keys = []
+        last, start, data = sha256(b"blocks" + parent).digest(), chunk * _CHUNK_BYTES, self._data
+        end, digests = min(start + _CHUNK_BYTES, len(data)), []
         for at in range(start, end - _BLOCK_BYTES + 1, _BLOCK_BYTES):
-            begun.update(self._data[at : at + _BLOCK_BYTES])
-            keys.append(int.from_bytes(begun.copy().digest()[:8], "little") | 1)
-        return keys
+            last = sha256(last + data[at : at + _BLOCK_BYTES]).digest()
+            digests.append(last)
+        return [key | 1 for (key,) in _FIRST.iter_unpack(b"".join(digests))]
 
 
 def _even_keys(digests: list[bytes]) -> list[Key]:

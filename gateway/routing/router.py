@@ -63,7 +63,10 @@ class Decision:
     @property
     def predicted(self) -> int | None:
         """Prompt tokens that the chosen one should have; None: not known."""
-        return next((score.predicted for score in self.scores if score.replica == self.replica), None)
+        for score in self.scores:
+            if score.replica == self.replica:
+                return score.predicted
+        return None
 
     @property
     def anywhere(self) -> int | None:
