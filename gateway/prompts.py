@@ -86,7 +86,14 @@ class PromptThreads:
 
     async def encode(self, size: int, work: Callable[[], Result]) -> Result:
         """`work()`, which renders and encodes `size` bytes; on a thread if they are many."""
-        return work() if size <= self._inline_prompt else await self._on_thread(work)
+        if size > self._inline_prompt:
+            return await self._on_thread(work)
+        # Requests that came together do this together, and then what follows: whole ones, one behind the other, would
+        # find the processor's caches full of other steps.
+        await asyncio.sleep(0)
+        done = work()
+        await asyncio.sleep(0)
+        return done
 
     def is_short(self, size: int) -> bool:
         """Whether work on so many bytes of text is done where it is asked for."""
