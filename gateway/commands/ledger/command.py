@@ -42,9 +42,13 @@ class Choice:
     engine: str | None = None
 
     def window(self, now: float) -> Window:
-        """Raises LedgerConfigError for what is no span."""
-        ends = [None if text is None else now - seconds(text) for text in (self.since, self.until)]
-        return Window(*ends)
+        """Raises LedgerConfigError for what is no span, or none that anything can lie in."""
+        since, until = (None if text is None else now - seconds(text) for text in (self.since, self.until))
+        if since is not None and until is not None and until <= since:
+            raise LedgerConfigError(
+                f"nothing lies between {self.since} ago and {self.until} ago: --until has to be the shorter span"
+            )
+        return Window(since, until)
 
     def where(self) -> Where:
         return Where(self.tenant, self.model, self.engine)
@@ -79,7 +83,10 @@ def export(
             count = _export(LedgerReader(database), kind, output, choice)
     except BrokenPipeError:
         raise  # nobody reads any more, which is no fault of the ledger
-    except (LedgerError, SQLAlchemyError, OSError) as error:
+    except OSError as error:
+        why = error.strerror or type(error).__name__
+        return _unusable(LedgerConfigError(f"{_named(output)} cannot be written: {why}"))
+    except (LedgerError, SQLAlchemyError) as error:
         return _unusable(error)
     if output == _STDOUT:
         print(f"kvgate ledger: {counted(count, 'row')}", file=sys.stderr)
@@ -126,6 +133,10 @@ def _whole_file(path: Path) -> Iterator[IO[bytes]]:
         beside.replace(path)
     finally:
         beside.unlink(missing_ok=True)
+
+
+def _named(output: str) -> str:
+    return "standard output" if output == _STDOUT else output
 
 
 def _unusable(error: Exception) -> int:

@@ -68,7 +68,8 @@ class Examination:
     async def examine(self) -> Isolation:
         """Ask, and judge; raises DoctorError where a tenant gets no answers."""
         self._say(
-            f"at most {self._scale.requests} requests of one token each, {self._scale.words} words a prompt"
+            f"at most {self._scale.requests:,} requests of one token each, {self._scale.words:,} words a prompt: "
+            f"{self._scale.requests * self._scale.words:,} words, and what templates add"
         )
         await self._warm_up()
         await self._just_warmed()

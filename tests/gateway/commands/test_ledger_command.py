@@ -78,3 +78,22 @@ def test_a_ledger_that_is_not_there_is_not_made(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert "there is no ledger" in done.stderr
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("output", "why"), [("", "Is a directory"), ("no/such/rows.csv", "No such file or directory")]
+)
+def test_a_file_that_cannot_be_written_is_named_as_it_was_given(
+    path: Path, tmp_path: Path, output: str, why: str
+) -> None:
+    target = tmp_path / output
+    done = kvgate("export", "--ledger", str(path), "--output", str(target))
+    assert (done.returncode, done.stderr) == (2, f"kvgate ledger: {target} cannot be written: {why}\n")
+    assert {each.name for each in tmp_path.iterdir()} <= {"ledger.db", "ledger.db-shm", "ledger.db-wal"}
+
+
+def test_a_span_that_ends_before_it_begins_is_refused_and_not_empty(path: Path) -> None:
+    done = kvgate("export", "--ledger", str(path), "--since", "1h", "--until", "2h")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--until has to be the shorter span" in done.stderr
+    assert kvgate("export", "--ledger", str(path), "--since", "2h", "--until", "1h").returncode == 0

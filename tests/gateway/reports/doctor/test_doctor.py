@@ -247,3 +247,11 @@ def test_the_table_shows_every_check_and_what_to_add(capsys: pytest.CaptureFixtu
     out = capsys.readouterr().out
     assert "Does a repeated prompt hit?" in out
     assert "--enable-prompt-tokens-details" in out
+
+
+def test_every_check_is_documented(tiny_folder: Path, capsys: pytest.CaptureFixture[str]):
+    _, report = examined(LyingEngine(), capsys, tokenizer=tiny_folder)
+    page = (Path(__file__).parents[4] / "docs/reports.md").read_text()
+    assert len(report["checks"]) == 9
+    for check in report["checks"]:
+        assert f"| `{check['name']}` |" in page
