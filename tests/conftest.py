@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from engine_adapters.embedded.models import cache_dir, resolve_model
 from engine_adapters.embedded.models.default_model import find_gguf
@@ -12,6 +13,10 @@ from tests.llama_cpp_server import LlamaCppServer, llama_cpp_server
 from tests.redis_server import RedisServer
 from tests.requirements import loud_skips, require, require_that
 from tests.tiny_models import Arch, save_tiny_model
+
+# What hypothesis tries takes longer on a loaded machine, and that says nothing of the code.
+settings.register_profile("any speed", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any speed")
 
 # Gateways that tests start leave nothing in the user's own ledger.
 os.environ.setdefault("KVGATE_LEDGER", "off")

@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-import time
+import uuid
+from collections.abc import Iterator
 from typing import Any
 
 import orjson
@@ -19,15 +20,17 @@ SECRET = "xyzzy-secret"
 
 
 @pytest.fixture
-def lines(caplog: pytest.LogCaptureFixture) -> Any:
+def lines(server: Running, caplog: pytest.LogCaptureFixture) -> Iterator[Any]:
+    """The access lines of this test's requests. Those of the test before may still come."""
     caplog.set_level(logging.INFO, "kvgate")
-    time.sleep(0.05)  # for lines of the test before
-    caplog.clear()
+    server.http.headers["x-request-id"] = mine = uuid.uuid4().hex
 
     def access() -> list[dict[str, Any]]:
-        return [record.fields for record in caplog.records if record.name == "kvgate.access"]
+        found = [record.fields for record in caplog.records if record.name == "kvgate.access"]
+        return [line for line in found if line["id"] == mine]
 
-    return access
+    yield access
+    del server.http.headers["x-request-id"]
 
 
 def chat(**fields: Any) -> dict[str, Any]:
@@ -35,15 +38,12 @@ def chat(**fields: Any) -> dict[str, Any]:
 
 
 def test_an_answered_request_is_told_with_tokens_and_times(server: Running, lines: Any) -> None:
-    response = server.http.post(CHAT, json=chat(stream=True), headers={"x-request-id": "one"})
+    response = server.http.post(CHAT, json=chat(stream=True))
     assert response.status_code == 200
-
-    def its() -> list[dict[str, Any]]:
-        return [line for line in lines() if line["id"] == "one"]
-
-    wait_until(its, "the line is written")
-    (line,) = its()
-    assert (line["id"], line["status"], line["outcome"], line["model"]) == ("one", 200, "ok", MODEL)
+    wait_until(lines, "the line is written")
+    (line,) = lines()
+    assert line["id"] == response.headers["x-request-id"]
+    assert (line["status"], line["outcome"], line["model"]) == (200, "ok", MODEL)
     assert (line["prompt_tokens"], line["cached_tokens"], line["completion_tokens"]) == (
         len(SECRET) + 7,
         0,

@@ -1,7 +1,6 @@
 """The memory in Redis keeps the contract of the one in this process, is shared, forgets, and outlives outages."""
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -18,6 +17,7 @@ from gateway.shared_state.errors import SharedStateError
 from gateway.shared_state.options import RedisOptions
 from gateway.shared_state.shared_state import SharedState
 from tests.redis_server import RedisServer
+from tests.waiting import wait_until
 
 SEAL = Seal(b"a secret that is long enough")
 
@@ -28,7 +28,7 @@ def key(n: int) -> bytes:
 
 @contextmanager
 def shared(server: RedisServer, **options: object) -> Iterator[SharedMemoryStore]:
-    state = SharedState(RedisOptions(server.url))
+    state = SharedState(RedisOptions(server.url, timeout_s=20))  # a machine that is slow is not away
     try:
         yield SharedMemoryStore(state, LocalStore(), **{"ttl_s": 60.0, **options})  # type: ignore[arg-type]
     finally:
@@ -101,15 +101,20 @@ def test_a_scope_is_forgotten_as_a_whole_and_others_stay(store: MemoryStore) -> 
 
 
 def test_what_is_not_used_for_long_is_forgotten(redis_server: RedisServer) -> None:
-    with shared(redis_server, ttl_s=0.4) as store:
+    client = redis_server.client()
+    with shared(redis_server, ttl_s=100.0) as store:
         store.put(key(0), b"used")
+        (used,) = client.keys("*")
         store.put(key(1), b"not used")
-        for _ in range(3):
-            time.sleep(0.2)
-            assert store.get(key(0)) == b"used"
+        assert all(0 < client.pttl(name) <= 100_000 for name in client.keys("*"))
+        for name in client.keys("*"):
+            client.pexpire(name, 20_000)  # as if 80 seconds had gone by
+        assert store.get(key(0)) == b"used"
+        assert client.pttl(used) > 20_000
+        client.pexpire(next(name for name in client.keys("*") if name != used), 1)
+        wait_until(lambda: client.keys("*") == [used], "what was not used is gone")
         assert store.get(key(1)) is None
-        time.sleep(0.5)
-        assert redis_server.client().dbsize() == 0
+        assert store.get(key(0)) == b"used"
 
 
 def test_two_gateways_see_one_memory(redis_server: RedisServer) -> None:
@@ -157,7 +162,9 @@ def test_while_redis_is_away_the_memory_goes_on_and_hands_over_what_is_new() -> 
             one.forget(b"no such prefix")
         server.start()
         both = (b"of one", b"of two")
-        _until(lambda: not len(one._local) and not len(two._local) and two.get(key(2)) in both)
+        wait_until(
+            lambda: not len(one._local) and not len(two._local) and two.get(key(2)) in both, "all is told"
+        )
         assert [two.get(key(n)) for n in (0, 1)] == [b"before", b"while away"]
         assert one.get(key(2)) == two.get(key(2))
 
@@ -232,10 +239,3 @@ def _converse(
         memory(turn).record(body, {"choices": [{"index": 0, "message": answer}]}, "scope", session)
         messages.append(answer)
     return sent
-
-
-def _until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)

@@ -44,7 +44,7 @@ class Fleet:
         return next(at for at, (was, now) in enumerate(zip(before, after, strict=True)) if now > was)
 
     def looked(self, gateway: int, outcome: str) -> float:
-        text = httpx.get(f"{self.gateways[gateway].url}/metrics").text
+        text = httpx.get(f"{self.gateways[gateway].url}/metrics", timeout=60).text
         start = f'kvgate_directory_lookups_total{{kvgate_engine="fleet",outcome="{outcome}"}}'
         return sum(float(line.split()[-1]) for line in text.splitlines() if line.startswith(start))
 
@@ -58,7 +58,7 @@ def fleet(tmp_path: Path) -> Iterator[Fleet]:
         file.write_text(
             f"engines: [{{name: fleet, kind: openai, models: [{MODEL}], "
             f"replicas: ['{engines[0].url}', '{engines[1].url}']}}]\n"
-            f"redis: {{url: '{redis.url}'}}\ndirectory: {{budget_ms: 1000}}\n"
+            f"redis: {{url: '{redis.url}', timeout_ms: 10000}}\ndirectory: {{budget_ms: 1000}}\n"
         )
         gateways = []
         for n in range(2):
@@ -87,8 +87,8 @@ def test_without_redis_both_go_on_and_say_so_and_when_it_is_back_they_agree_agai
     assert fleet.looked(1, "away") > 0
     assert "THE SHARED STATE IS AWAY" in fleet.gateways[1].log.read_text()
     fleet.redis.start()
-    wait_until(lambda: "the shared state is back" in fleet.gateways[0].log.read_text(), "0 is back", 30)
-    wait_until(lambda: "the shared state is back" in fleet.gateways[1].log.read_text(), "1 is back", 30)
+    wait_until(lambda: "the shared state is back" in fleet.gateways[0].log.read_text(), "0 is back")
+    wait_until(lambda: "the shared state is back" in fleet.gateways[1].log.read_text(), "1 is back")
     went = {talk: fleet.ask(0, talk, 0) for talk in range(10, 16)}
     for where in (0, 1):
         for talk in [talk for talk, at in went.items() if at == where]:

@@ -1,7 +1,6 @@
 """What a process holds, and clients that load it."""
 
 import threading
-import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,6 +9,8 @@ from typing import Any
 
 import httpx
 import psutil
+
+from tests.waiting import wait_until
 
 MESSAGES = [{"role": "user", "content": "Hi"}]
 
@@ -81,10 +82,7 @@ def loaded(url: str, model: str, clients: int, outcomes: Outcomes) -> Iterator[t
             thread.join(60)
 
 
-def settles(pid: int, descriptors: int, seconds: float = 20.0) -> Held:
+def settles(pid: int, descriptors: int) -> Held:
     """Waits until the process holds so many descriptors at most; what it holds then."""
-    deadline = time.monotonic() + seconds
-    while (now := held(pid)).descriptors > descriptors:
-        assert time.monotonic() < deadline, f"{now.descriptors} descriptors are held, {descriptors} before"
-        time.sleep(0.1)
-    return now
+    wait_until(lambda: held(pid).descriptors <= descriptors, f"at most {descriptors} descriptors are held")
+    return held(pid)

@@ -1,6 +1,5 @@
 """Faults of operation, with a real process: signals under load, ledgers that are away, clients that do not read."""
 
-import signal
 import socket
 import sqlite3
 import threading
@@ -57,16 +56,15 @@ def test_a_signal_under_load_drops_nothing_and_refuses_nobody_it_let_in(
     file: Path, tmp_path: Path, workers: str
 ) -> None:
     ledger, outcomes = tmp_path / "rows.db", Outcomes()
-    more = "server: {drain_delay_s: 1.5, grace_s: 20}\n"
+    more = "server: {drain_delay_s: 3, grace_s: 60}\n"
     with (
         fake_engine(answer) as engine,
         served_file(file, config(engine, f"{{url: '{ledger}'}}", more), "--workers", workers) as gateway,
     ):
         with loaded(gateway.url, "m", 12, outcomes):
             wait_until(lambda: outcomes["200"] > 40, "the load runs")
-            gateway.child.send_signal(signal.SIGTERM)
-            assert gateway.child.wait(30) == 0
-            wait_until(lambda: outcomes["refused"] == 12, "all clients were turned away", 30)
+            assert gateway.ends() == 0
+            wait_until(lambda: outcomes["refused"] == 12, "all clients were turned away")
         assert set(outcomes.counts) == {"200", "refused"}, outcomes.counts
         assert gateway.said("draining")
         assert gateway.said("stopped")
@@ -80,7 +78,7 @@ def test_a_locked_ledger_costs_rows_and_never_requests(file: Path, tmp_path: Pat
     stated = f"{{url: '{ledger}', queue_rows: 20}}"
     with fake_engine(answer) as engine, served_file(file, config(engine, stated)) as gateway:
         assert ask(gateway.http, gateway.url, "m", stream=False) == "200"
-        wait_until(lambda: gateway.metrics()["kvgate_ledger_rows_waiting"] == 0, "the row is in")
+        wait_until(lambda: gateway.samples("kvgate_ledger_rows_total", fate="written") == 1, "the row is in")
         other = sqlite3.connect(ledger, isolation_level=None)
         other.execute("BEGIN EXCLUSIVE")
         for _ in range(60):
@@ -93,8 +91,7 @@ def test_a_locked_ledger_costs_rows_and_never_requests(file: Path, tmp_path: Pat
         assert ask(gateway.http, gateway.url, "m", stream=False) == "200"
         wait_until(lambda: gateway.metrics()["kvgate_ledger_rows_waiting"] == 0, "all are in")
         assert len(gateway.said("THE LEDGER DROPS ROWS")) == 1
-        gateway.child.send_signal(signal.SIGTERM)
-        assert gateway.child.wait(30) == 0
+        assert gateway.ends() == 0
     kept = len(list(open_reader(str(ledger), {}).rows()))
     assert 20 < kept < 62
 
@@ -112,8 +109,7 @@ def test_a_killed_database_costs_no_request_and_no_row(file: Path) -> None:
             postgres.start()
             gateway.wait_for("the ledger is written again")
             wait_until(lambda: gateway.metrics()["kvgate_ledger_rows_waiting"] == 0, "all are in")
-            gateway.child.send_signal(signal.SIGTERM)
-            assert gateway.child.wait(30) == 0
+            assert gateway.ends() == 0
         assert len(list(open_reader(url, {}).rows())) == 21
 
 
@@ -123,8 +119,7 @@ def test_a_gateway_ends_though_its_database_is_away(file: Path) -> None:
         with served_file(file, config(engine, f"{{url: '{url}'}}")) as gateway:
             postgres.stop()
             assert ask(gateway.http, gateway.url, "m", stream=False) == "200"
-            gateway.child.send_signal(signal.SIGTERM)
-            assert gateway.child.wait(40) == 0
+            assert gateway.ends() == 0
             assert gateway.wait_for("the ledger lost rows at the end")["rows"] == 1
         postgres.start()
 
@@ -160,7 +155,7 @@ def test_a_client_that_reads_a_byte_a_second_holds_little_and_is_let_go(file: Pa
         wait_until(lambda: all(raw.recv(1) for raw in slow), "all have begun")
         assert held(pid).resident - before.resident < 60 << 20  # of 480 MB that the engines have to say
         assert ask(gateway.http, gateway.url, "m", stream=False) == "200"
-        wait_until(lambda: gateway.metrics()["kvgate_requests_in_flight"] == 0, "they were let go", 30)
+        wait_until(lambda: gateway.metrics()["kvgate_requests_in_flight"] == 0, "they were let go")
         for raw in slow:
             raw.close()
         settles(pid, before.descriptors + 2)
@@ -172,7 +167,7 @@ def test_what_a_storm_took_is_given_back(file: Path) -> None:
         pid = gateway.child.pid
         _storm(gateway.url)
         _storm(gateway.url)
-        wait_until(lambda: gateway.metrics()["kvgate_requests_in_flight"] == 0, "all have ended", 30)
+        wait_until(lambda: gateway.metrics()["kvgate_requests_in_flight"] == 0, "all have ended")
         gateway.http.close()
         before = settles(pid, held(pid).descriptors)
         _storm(gateway.url)
@@ -180,11 +175,10 @@ def test_what_a_storm_took_is_given_back(file: Path) -> None:
             wait_until(
                 lambda: "kvgate_requests_in_flight 0.0" in http.get(f"{gateway.url}/metrics").text,
                 "again",
-                30,
             )
         after = settles(pid, before.descriptors + 4)
         assert after.resident - before.resident < 20 << 20
-        assert after.threads <= before.threads + 2
+        assert after.threads <= before.threads + 8  # no more than its pools may have
         assert not gateway.said("Traceback")
 
 
@@ -207,7 +201,7 @@ def _storm(url: str) -> None:
         for _ in range(20):
             for data in _BAD:
                 try:
-                    with socket.create_connection(("127.0.0.1", port), timeout=10) as raw:
+                    with socket.create_connection(("127.0.0.1", port), timeout=60) as raw:
                         raw.sendall(data)
                         raw.settimeout(0.02)
                         raw.recv(100)
@@ -217,8 +211,8 @@ def _storm(url: str) -> None:
     breaking = threading.Thread(target=break_things)
     with loaded(url, "m", 10, outcomes):
         breaking.start()
-        breaking.join(60)
-        wait_until(lambda: outcomes["200"] > 100, "the load runs", 30)
+        breaking.join(120)
+        wait_until(lambda: outcomes["200"] > 100, "the load runs")
     assert set(outcomes.counts) == {"200"}, outcomes.counts
 
 
@@ -234,7 +228,7 @@ def test_half_sent_requests_do_not_hold_up_others(file: Path) -> None:
         for _ in range(10):
             assert gateway.post(**body).status_code == 200
         for raw in dribbling:
-            raw.settimeout(20)
+            raw.settimeout(60)
             assert b"408" in raw.recv(4096)
             raw.close()
         wait_until(lambda: gateway.metrics()["kvgate_requests_in_flight"] == 0, "none is left")

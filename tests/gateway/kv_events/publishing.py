@@ -9,6 +9,8 @@ from typing import Any
 import msgspec
 import zmq
 
+from tests.waiting import PATIENCE_S
+
 _END = (-1).to_bytes(8, "big", signed=True)
 
 
@@ -18,6 +20,7 @@ class Publisher:
     def __init__(self, events: str = "tcp://127.0.0.1:*", replay: bool = True) -> None:
         self._context = zmq.Context()
         self._events = self._context.socket(zmq.XPUB)
+        self._events.setsockopt(zmq.XPUB_VERBOSE, 1)  # who comes back is told of, too
         self._events.bind(events)
         self.port = _port(self._events) if events.startswith("tcp") else 0
         self.kept: dict[int, bytes] = {}
@@ -34,8 +37,11 @@ class Publisher:
             self._thread.start()
 
     def wait_for_a_listener(self) -> None:
-        assert self._events.poll(20_000), "nobody subscribes"
-        self._events.recv()
+        """The next one; that one leaves is told as well."""
+        subscribed = False
+        while not subscribed:
+            assert self._events.poll(PATIENCE_S * 1000), "nobody subscribes"
+            subscribed = self._events.recv().startswith(b"\x01")
 
     def publish(self, *events: Any, keep: bool = True, lose: bool = False) -> None:
         """`lose`: it never arrives."""

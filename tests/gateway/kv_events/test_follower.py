@@ -235,8 +235,7 @@ async def test_a_message_beyond_all_bounds_costs_the_connection_and_not_the_gate
         keeping.publish(stored(NAMES, IDS))
         await it.holds(4096)
         keeping.send(b"x" * 1_000_000, keep=False)
-        await until(lambda: not it.follower.state.connected or it.follower.gaps)
-        await asyncio.to_thread(keeping.wait_for_a_listener)
+        await asyncio.to_thread(keeping.wait_for_a_listener)  # it comes back
         keeping.publish(stored([901], IDS[2000:2016]))
         await it.holds(16, IDS[2000:])
 

@@ -2,6 +2,7 @@
 
 import json
 import time
+import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -37,10 +38,21 @@ def tokens_of(*turns: str) -> list[int]:
 
 
 @dataclass(slots=True)
+class Clock:
+    """Goes on by itself, and further where a test says so."""
+
+    ahead_s: float = 0.0
+
+    def __call__(self) -> float:
+        return time.monotonic() + self.ahead_s
+
+
+@dataclass(slots=True)
 class Fleet:
     gateway: Relaying
     publishers: dict[str, Publisher]
     router: PrefixRouter
+    clock: Clock  # the router's
 
     def ask(self, *turns: str) -> tuple[str, list[object]]:
         """Who answered, and what was thought of it."""
@@ -62,19 +74,20 @@ def fleet() -> Iterator[Fleet]:
         engines: list[FakeEngine] = [stack.enter_context(fake_engine(answers)) for _ in range(2)]
         publishers, remotes = {}, []
         for name, engine in zip("ab", engines, strict=True):
-            made = stack.enter_context(
-                publisher(events=f"ipc://@kvgate-test-{id(engine)}-{name}", replay=False)
-            )
-            publishers[f"{id(engine)}-{name}"] = made
+            unique = f"{uuid.uuid4().hex}-{name}"  # among all that test here at once
+            made = stack.enter_context(publisher(events=f"ipc://@kvgate-test-{unique}", replay=False))
+            publishers[unique] = made
             adapter = OpenAICompatibleEngine("fake", engine.url, (MODEL,))
-            remotes.append(Remote(adapter, replica=f"fake/{id(engine)}-{name}"))
-        router = PrefixRouter()
+            remotes.append(Remote(adapter, replica=f"fake/{unique}"))
+        clock = Clock()
+        router = PrefixRouter(clock=clock)
         events = KvEventOptions("ipc://@kvgate-test-{name}")
         pool = EnginePool("fake", remotes, router, tokens=PromptTokens(BytePrompts()), events=events)
         gateway = stack.enter_context(relaying([], pools=[pool]))
         for each in publishers.values():
             each.wait_for_a_listener()
-        yield Fleet(gateway, {f"fake/{name}": each for name, each in publishers.items()}, router)
+        named = {f"fake/{name}": each for name, each in publishers.items()}
+        yield Fleet(gateway, named, router, clock)
 
 
 @pytest.fixture
@@ -105,14 +118,14 @@ def test_what_a_replica_evicts_is_not_predicted_there_any_more(two: Fleet) -> No
 def test_what_was_sent_counts_until_the_replica_should_have_said_it(
     two: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(told, "_BRIDGE_S", 0.2)
+    monkeypatch.setattr(told, "_BRIDGE_S", 600.0)
     where, _ = two.ask("One")
     ids = tokens_of("One")
     two.publishers[where].publish(stored([1, 2, 3, 4], ids[: 4 * BLOCK]))
     wait_until(lambda: two.flows(where), "events flow")
     _, (bridged, *_) = two.ask("One", "Two")
     assert bridged > 3000
-    time.sleep(0.3)  # the bridge is over
+    two.clock.ahead_s = 1000.0  # the bridge is over
     _, (predicted, *_) = two.ask("One", "Two")
     assert predicted <= 4 * BLOCK
 

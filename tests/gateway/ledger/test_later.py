@@ -1,11 +1,10 @@
 """Requests are expected in the order in which they were sent, once each, and no later than somebody asks."""
 
-import asyncio
-
 from engine_adapters.base import ReuseReport
 from gateway.ledger.expectation import Expectation, Expected, SentRequest
 from gateway.ledger.later import LaterExpectations
 from gateway.ledger.row import GapCause
+from tests.waiting import until
 
 
 class Predicting:
@@ -29,9 +28,7 @@ async def test_what_waits_is_worked_out_soon_and_in_order() -> None:
     later = LaterExpectations(predictor)
     found = [later.expect(sent(name)) for name in "abc"]
     assert predictor.seen == []
-    async with asyncio.timeout(5):
-        while len(predictor.seen) < 3:  # noqa: ASYNC110  the predictor is no event
-            await asyncio.sleep(0.001)
+    await until(lambda: len(predictor.seen) == 3, "all are worked out")
     assert predictor.seen == ["a", "b", "c"]
     assert [each.predicted for each in found] == [1, 2, 3]
 

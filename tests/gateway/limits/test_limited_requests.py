@@ -1,9 +1,7 @@
 """Limits as a client of a real server sees them."""
 
 import asyncio
-import json
 import re
-import socket
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +15,7 @@ from engine_adapters.errors import EngineFailureError
 from gateway.limits.queue_settings import QueueSettings
 from gateway.limits.tenant_limits import TenantLimits
 from gateway.settings import GatewaySettings
+from tests.gateway.leaving import asking
 from tests.gateway.running_server import Running, running
 from tests.gateway.scripted_engine import MODEL, hello, reuse, usage_of
 from tests.waiting import wait_until
@@ -184,12 +183,8 @@ def test_who_leaves_the_queue_never_reaches_the_engine(limited: Callable[..., Ru
 
     server.engine.script = slow
     with server.http.stream("POST", "/v1/chat/completions", json=BODY | {"stream": True}):
-        leaving = socket.create_connection(("127.0.0.1", server.port))
-        data = json.dumps(BODY).encode()
-        head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: {len(data)}\r\n\r\n"
-        leaving.sendall(head.encode() + data)
-        wait_until(lambda: _waiting(server) == 1, "it waits")
-        leaving.close()
+        with asking(server.port, "/v1/chat/completions", BODY):
+            wait_until(lambda: _waiting(server) == 1, "it waits")
         wait_until(lambda: _waiting(server) == 0, "it left the queue")
     assert len(server.engine.requests) == 1
     server.engine.script = hello

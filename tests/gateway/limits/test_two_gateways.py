@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -18,6 +17,7 @@ import pytest
 
 from bench.gateway.bodies import MODEL
 from tests.redis_server import RedisServer
+from tests.waiting import until, wait_until
 
 BODY = {"model": MODEL, "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 8}
 
@@ -35,7 +35,7 @@ class Gateway:
         self.process.wait()
 
     def metric(self, name: str) -> float:
-        text = httpx.get(f"{self.url}/metrics").text
+        text = httpx.get(f"{self.url}/metrics", timeout=60).text
         return float(next(line.split()[-1] for line in text.splitlines() if line.startswith(name)))
 
 
@@ -80,7 +80,7 @@ def gateways(
     file = folder / "kvgate.yaml"
     file.write_text(
         f"engines: [{{name: up, kind: openai, url: '{upstream}', models: [{MODEL}]}}]\n"
-        f"redis: {{url: '{redis.url}'}}\nlimits: {limits}\n{more}\n"
+        f"redis: {{url: '{redis.url}', timeout_ms: 10000}}\nlimits: {limits}\n{more}\n"
     )
     with ExitStack() as stack:
         found = []
@@ -90,10 +90,7 @@ def gateways(
             process, line = stack.enter_context(started(command, log))
             url = orjson.loads(line)["base_url"].removesuffix("/v1")
             found.append(Gateway(url, process, log))
-        deadline = time.monotonic() + 30
-        while any(each.metric("kvgate_gateways ") != 2 for each in found):
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
+        wait_until(lambda: all(each.metric("kvgate_gateways ") == 2 for each in found), "both know of both")
         yield found
 
 
@@ -128,10 +125,7 @@ async def test_no_request_fails_when_redis_is_killed_and_comes_back(
         assert set(found) == {200, 429}
         # Each may have passed its half alone beside what both had passed before, and no more.
         assert 200 <= found[200] <= 300
-        deadline = time.monotonic() + 20
-        while any(each.metric("kvgate_shared_state_away ") for each in both):
-            assert time.monotonic() < deadline
-            await asyncio.sleep(0.1)
+        await until(lambda: not any(each.metric("kvgate_shared_state_away ") for each in both), "it is back")
         assert (await statuses(both, 20))[429] == 20
         assert sum(each.metric("kvgate_shared_state_outages_total") for each in both) >= 1
 

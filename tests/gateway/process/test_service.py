@@ -13,10 +13,11 @@ import pytest
 
 from tests.gateway.scripted_engine import MODEL
 from tests.ports import free_port
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_S, wait_until
 
 CHAT = "/v1/chat/completions"
 
+HTTP = httpx.Client(timeout=PATIENCE_S, headers={"connection": "close"})
 Start = Callable[..., subprocess.Popen[str]]
 
 
@@ -48,7 +49,7 @@ def ready(child: subprocess.Popen[str]) -> dict[str, Any]:
 
 def stop(child: subprocess.Popen[str], number: int = signal.SIGTERM) -> tuple[int, str]:
     child.send_signal(number)
-    _, errors = child.communicate(timeout=30)
+    _, errors = child.communicate(timeout=PATIENCE_S)
     return child.returncode, errors
 
 
@@ -61,7 +62,7 @@ def test_ready_is_one_json_line_on_stdout_and_progress_is_on_stderr(start: Start
     line = ready(child)
     assert line["ready"] is True
     assert line["model"] == MODEL
-    assert httpx.post(line["base_url"] + "/chat/completions", json=body()).status_code == 200
+    assert HTTP.post(line["base_url"] + "/chat/completions", json=body()).status_code == 200
     status, errors = stop(child)
     assert status == 0
     assert "listening on" in errors
@@ -72,9 +73,9 @@ def test_ready_is_one_json_line_on_stdout_and_progress_is_on_stderr(start: Start
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_health_answers_while_loading_and_a_signal_ends_it(start: Start, port: int, number: int) -> None:
     child = start(str(port), "hangs")
-    wait_until(lambda: answers(port), "the server is up", 40)
-    assert httpx.get(f"http://127.0.0.1:{port}/ready").status_code == 503
-    refused = httpx.post(f"http://127.0.0.1:{port}{CHAT}", json=body())
+    wait_until(lambda: answers(port), "the server is up")
+    assert HTTP.get(f"http://127.0.0.1:{port}/ready").status_code == 503
+    refused = HTTP.post(f"http://127.0.0.1:{port}{CHAT}", json=body())
     assert refused.status_code == 503
     assert refused.headers["retry-after"]
     status, _ = stop(child, number)
@@ -83,14 +84,14 @@ def test_health_answers_while_loading_and_a_signal_ends_it(start: Start, port: i
 
 def answers(port: int) -> bool:
     try:
-        return httpx.get(f"http://127.0.0.1:{port}/health").status_code == 200
+        return HTTP.get(f"http://127.0.0.1:{port}/health").status_code == 200
     except httpx.TransportError:
         return False
 
 
 def test_a_model_that_cannot_be_loaded_ends_the_process_and_says_why(start: Start) -> None:
     child = start("0", "fails")
-    output, errors = child.communicate(timeout=30)
+    output, errors = child.communicate(timeout=PATIENCE_S)
     assert child.returncode == 1
     assert "no such model" in errors
     assert "Traceback" not in errors
@@ -100,7 +101,7 @@ def test_a_model_that_cannot_be_loaded_ends_the_process_and_says_why(start: Star
 def test_a_taken_port_is_said_before_anything_is_loaded(start: Start) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         child = start(str(taken.getsockname()[1]))
-        _, errors = child.communicate(timeout=30)
+        _, errors = child.communicate(timeout=PATIENCE_S)
     assert child.returncode == 1
     assert "in use" in errors
     assert "loading" not in errors
@@ -109,7 +110,7 @@ def test_a_taken_port_is_said_before_anything_is_loaded(start: Start) -> None:
 def test_a_running_stream_finishes_within_the_grace_period(start: Start) -> None:
     child = start("0", "works", "20")
     base_url = ready(child)["base_url"]
-    with httpx.stream("POST", base_url + "/chat/completions", json=body(stream=True, seed=1)) as response:
+    with HTTP.stream("POST", base_url + "/chat/completions", json=body(stream=True, seed=1)) as response:
         lines = response.iter_lines()
         assert "wait" in next(line for line in lines if "wait" in line)
         child.send_signal(signal.SIGTERM)
@@ -123,7 +124,7 @@ def test_a_stream_that_outlives_the_grace_period_ends_with_an_error_event(start:
     child = start("0", "works", "0.3")
     base_url = ready(child)["base_url"]
     seen: list[str] = []
-    with httpx.stream("POST", base_url + "/chat/completions", json=body(stream=True, seed=60)) as response:
+    with HTTP.stream("POST", base_url + "/chat/completions", json=body(stream=True, seed=60)) as response:
         lines = response.iter_lines()
         next(line for line in lines if "wait" in line)
         child.send_signal(signal.SIGTERM)
@@ -132,21 +133,21 @@ def test_a_stream_that_outlives_the_grace_period_ends_with_an_error_event(start:
                 seen.append(line)  # noqa: PERF402  what came before the break counts
     assert any('"code":"engine_not_ready"' in line for line in seen)
     assert "data: [DONE]" not in seen
-    assert child.wait(timeout=30) == 0
+    assert child.wait(timeout=PATIENCE_S) == 0
 
 
 def test_after_a_signal_it_is_not_ready_and_still_serves_for_the_delay(start: Start) -> None:
     child = start("0", "works", "20", "30")
     base_url = ready(child)["base_url"]
     root = base_url.removesuffix("/v1")
-    with httpx.Client() as kept:
+    with httpx.Client(timeout=PATIENCE_S) as kept:
         assert kept.get(f"{root}/ready").headers.get("connection") != "close"
         child.send_signal(signal.SIGTERM)
-        wait_until(lambda: httpx.get(f"{root}/ready").status_code == 503, "it is not ready")
+        wait_until(lambda: HTTP.get(f"{root}/ready").status_code == 503, "it is not ready")
         answer = kept.post(base_url + "/chat/completions", json=body())
         assert answer.status_code == 200
         assert answer.headers["connection"] == "close"  # the next one finds another server
-        assert httpx.get(f"{root}/health").status_code == 200
+        assert HTTP.get(f"{root}/health").status_code == 200
     status, errors = stop(child)
     assert status == 0
     assert "draining" in errors
@@ -157,7 +158,7 @@ def test_a_second_signal_ends_what_runs_with_an_error_event(start: Start) -> Non
     child = start("0", "works", "600")
     base_url = ready(child)["base_url"]
     seen: list[str] = []
-    with httpx.stream("POST", base_url + "/chat/completions", json=body(stream=True, seed=500)) as response:
+    with HTTP.stream("POST", base_url + "/chat/completions", json=body(stream=True, seed=500)) as response:
         lines = response.iter_lines()
         next(line for line in lines if "wait" in line)
         child.send_signal(signal.SIGTERM)
@@ -170,7 +171,7 @@ def test_a_second_signal_ends_what_runs_with_an_error_event(start: Start) -> Non
             for line in lines:
                 seen.append(line)  # noqa: PERF402  what came before the break counts
     assert any('"code":"engine_not_ready"' in line for line in seen)
-    assert child.wait(timeout=30) == 0
+    assert child.wait(timeout=PATIENCE_S) == 0
 
 
 def test_a_body_that_is_on_its_way_at_the_signal_is_answered(start: Start) -> None:
@@ -188,4 +189,4 @@ def test_a_body_that_is_on_its_way_at_the_signal_is_answered(start: Start) -> No
         wait_until(lambda: not answers(port), "the listener is closed")
         slow.sendall(sent[10:])
         assert slow.recv(65536).startswith(b"HTTP/1.1 200 OK")
-    assert child.wait(timeout=30) == 0
+    assert child.wait(timeout=PATIENCE_S) == 0

@@ -11,6 +11,7 @@ from engine_adapters.base import Health
 from engine_adapters.errors import EngineNotReadyError
 from engine_adapters.remote.relay import RelayEngine, RemoteCapabilities
 from gateway.relay.remote import LookOptions, Remote
+from tests.waiting import PATIENCE_S
 
 
 class Asked(RelayEngine):
@@ -62,7 +63,7 @@ QUICK = LookOptions(every_s=0.001, misses=1)
 
 async def asked_times(engine: Asked, remote: Remote, times: int) -> None:
     remote.start()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         await engine.asked[times].wait()
         await asyncio.sleep(0)  # what came of it is told by then
     await remote.aclose()

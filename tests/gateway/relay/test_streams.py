@@ -11,6 +11,7 @@ import pytest
 from engine_adapters.remote.http_engine import HttpOptions
 from engine_adapters.remote.openai_compatible import OpenAICompatibleEngine
 from gateway.relay.remote import Remote
+from tests.gateway.leaving import asking
 from tests.gateway.relay.fake_engine import (
     DONE,
     FINISH,
@@ -23,7 +24,7 @@ from tests.gateway.relay.fake_engine import (
     whole,
 )
 from tests.gateway.relay.serving import relaying
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_S, wait_until
 
 CHAT = "/v1/chat/completions"
 MESSAGES = [{"role": "user", "content": "Hi"}]
@@ -43,17 +44,25 @@ def says(*pieces: bytes):
     return script
 
 
-def read_stream(gateway, body=None, headers=None) -> tuple[bytes, bool]:
-    """All bytes of a stream, and whether it ended cleanly."""
+def read_stream(gateway, body=None, heard=None) -> tuple[bytes, bool]:
+    """All bytes of a stream, and whether it ended cleanly. `heard` gets what came so far, piece by piece."""
     data = b""
-    with gateway.http.stream("POST", CHAT, json=body or STREAM, headers=headers) as answer:
+    with gateway.http.stream("POST", CHAT, json=body or STREAM) as answer:
         assert answer.status_code == 200
         try:
             for piece in answer.iter_raw():
                 data += piece
+                if heard is not None:
+                    heard(data)
         except httpx.RemoteProtocolError:
             return data, False
     return data, True
+
+
+def told_of(wanted: bytes):
+    """An event, and a hearer that sets it once `wanted` has come."""
+    event = threading.Event()
+    return event, lambda data: event.set() if wanted in data else None
 
 
 def test_every_byte_passes_but_for_the_usage_chunk_that_nobody_asked_for(relay_to) -> None:
@@ -93,7 +102,7 @@ def test_bytes_pass_before_the_answer_has_ended(relay_to) -> None:
     def script(connection, _):
         connection.stream()
         connection.chunk(content("first"))
-        assert go_on.wait(10)
+        assert go_on.wait(PATIENCE_S)
         connection.chunk(FINISH + DONE)
         connection.end()
 
@@ -107,10 +116,12 @@ def test_bytes_pass_before_the_answer_has_ended(relay_to) -> None:
 
 @pytest.mark.parametrize("death", ["reset", "cut", "end without an end"])
 def test_an_engine_that_dies_ends_its_stream_with_an_error_and_never_cleanly(relay_to, death: str) -> None:
+    arrived = threading.Event()
+
     def script(connection, _):
         connection.stream()
         connection.chunk(content("first"))
-        time.sleep(0.05)
+        arrived.wait(PATIENCE_S)
         if death == "reset":
             connection.reset()
         elif death == "end without an end":
@@ -119,7 +130,7 @@ def test_an_engine_that_dies_ends_its_stream_with_an_error_and_never_cleanly(rel
             raise OSError
 
     pair = relay_to(script)
-    data, clean = read_stream(pair.gateway)
+    data, clean = read_stream(pair.gateway, heard=lambda _: arrived.set())
     assert not clean
     first, _, rest = data.partition(b"\n\n")
     assert first + b"\n\n" == content("first")
@@ -135,15 +146,20 @@ def test_an_engine_that_dies_ends_its_stream_with_an_error_and_never_cleanly(rel
 
 
 def test_the_sdk_sees_the_death_of_an_engine(relay_to) -> None:
+    arrived = threading.Event()
+
     def script(connection, _):
         connection.stream()
         connection.chunk(content("first"))
-        time.sleep(0.05)
+        arrived.wait(PATIENCE_S)
         connection.reset()
 
     pair = relay_to(script)
+    stream = pair.gateway.sdk.chat.completions.create(model=MODEL, messages=MESSAGES, stream=True)
+    assert next(stream).choices[0].delta.content == "first"
+    arrived.set()
     with pytest.raises(openai.APIError):
-        list(pair.gateway.sdk.chat.completions.create(model=MODEL, messages=MESSAGES, stream=True))
+        list(stream)
 
 
 @pytest.mark.parametrize(
@@ -165,24 +181,28 @@ def test_an_error_event_of_an_engine_comes_in_our_shape_and_cuts_the_stream(rela
 
 
 def test_a_slow_first_byte_is_bridged_by_comments(relay_to) -> None:
+    bridged, hear = told_of(b": keep-alive\n\n: keep-alive\n\n")
+
     def script(connection, _):
-        time.sleep(0.5)
+        bridged.wait(PATIENCE_S)
         says(content("late"), FINISH, DONE)(connection, _)
 
     pair = relay_to(script, keepalive_s=0.1)
-    data, clean = read_stream(pair.gateway)
+    data, clean = read_stream(pair.gateway, heard=hear)
     assert clean
     assert data.startswith(b": keep-alive\n\n: keep-alive\n\n")
     assert data.endswith(content("late") + FINISH + DONE)
 
 
 def test_a_refusal_after_comments_is_an_event_and_a_cut(relay_to) -> None:
+    bridged, hear = told_of(b": keep-alive")
+
     def script(connection, _):
-        time.sleep(0.3)
+        bridged.wait(PATIENCE_S)
         connection.reply(b'{"error": {"message": "no", "type": "invalid_request_error"}}', "400 Bad Request")
 
     pair = relay_to(script, keepalive_s=0.1)
-    data, clean = read_stream(pair.gateway)
+    data, clean = read_stream(pair.gateway, heard=hear)
     assert not clean
     assert json.loads(data.split(b"data: ")[1])["error"]["message"] == "no"
 
@@ -213,9 +233,9 @@ def test_a_client_that_goes_closes_the_connection_to_the_engine(relay_to, begun:
         closed.append(connection.wait_for_its_end())
 
     pair = relay_to(script)
-    client = httpx.Client(base_url=pair.gateway.url, timeout=httpx.Timeout(10, read=0.3))
-    with client, pytest.raises(httpx.ReadTimeout), client.stream("POST", CHAT, json=STREAM) as answer:
-        for _ in answer.iter_raw():
+    with asking(pair.gateway.port, CHAT, STREAM) as client:
+        wait_until(lambda: pair.engine.asked, "the engine has it")
+        while begun and b"first" not in client.recv(65536):
             pass
     row = pair.gateway.rows.one()
     assert (row.error, row.status) == ("client_gone", 200 if begun else 499)
@@ -230,9 +250,10 @@ def test_a_whole_answer_is_cancelled_with_its_client_too(relay_to) -> None:
         closed.append(connection.wait_for_its_end())
 
     pair = relay_to(script)
-    with httpx.Client(base_url=pair.gateway.url, timeout=0.3) as client, pytest.raises(httpx.ReadTimeout):
-        client.post(CHAT, json={"model": MODEL, "messages": MESSAGES})
+    with asking(pair.gateway.port, CHAT, {"model": MODEL, "messages": MESSAGES}):
+        wait_until(lambda: pair.engine.asked, "the engine has it")
     assert pair.gateway.rows.one().error == "client_gone"
+    wait_until(lambda: closed, "the engine has seen it")
     assert closed == [True]
 
 
@@ -259,7 +280,7 @@ def test_more_requests_than_connections_are_told_to_come_back() -> None:
     go_on = threading.Event()
 
     def script(connection, _):
-        assert go_on.wait(10)
+        assert go_on.wait(PATIENCE_S)
         connection.reply(whole(0))
 
     with fake_engine(script) as engine:

@@ -15,7 +15,9 @@ from typing import Any
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.waiting import wait_until
+from gateway.config.effective import digest
+from gateway.config.load import load_config
+from tests.waiting import PATIENCE_S, wait_until
 
 
 @dataclass(slots=True)
@@ -24,9 +26,11 @@ class ServedFile:
 
     file: Path
     child: subprocess.Popen[str]
+    environ: dict[str, str]
+    reader: threading.Thread = field(default_factory=threading.Thread)
     url: str = ""
     lines: list[dict[str, Any]] = field(default_factory=list)
-    http: httpx.Client = field(default_factory=lambda: httpx.Client(timeout=30))
+    http: httpx.Client = field(default_factory=lambda: httpx.Client(timeout=PATIENCE_S))
 
     def write(self, text: str) -> None:
         """As editors and Kubernetes do: another file takes the place."""
@@ -38,19 +42,38 @@ class ServedFile:
         return [line for line in self.lines if message in line.get("message", "")]
 
     def wait_for(self, message: str, times: int = 1) -> dict[str, Any]:
-        wait_until(lambda: len(self.said(message)) >= times, f"{message!r}: {self.lines}", 20)
+        wait_until(lambda: len(self.said(message)) >= times, f"{message!r}: {self.lines}")
         return self.said(message)[-1]
 
     def reload(self, text: str) -> dict[str, Any]:
-        """Write `text` and wait until it counts."""
+        """Write `text` and wait until it counts. The file before may be loaded once more, meanwhile."""
         before = len(self.said("loaded again"))
         self.write(text)
+        wanted = digest(load_config(self.file, self.environ))
         self.child.send_signal(signal.SIGHUP)
-        return self.wait_for("loaded again", before + 1)
+
+        def loaded() -> list[dict[str, Any]]:
+            return [line for line in self.said("loaded again")[before:] if line["config"] == wanted]
+
+        wait_until(loaded, f"it is loaded: {self.lines}")
+        return loaded()[0]
+
+    def ends(self, number: int = signal.SIGTERM) -> int:
+        """Send the signal and wait; behind it all is read that was said. The exit status."""
+        self.child.send_signal(number)
+        status = self.child.wait(PATIENCE_S)
+        self.reader.join(PATIENCE_S)
+        return status
 
     def metrics(self) -> dict[str, float]:
         families = text_string_to_metric_families(self.http.get(f"{self.url}/metrics").text)
         return {sample.name: sample.value for family in families for sample in family.samples}
+
+    def samples(self, name: str, **labels: str) -> float:
+        """The sum of those with these labels."""
+        families = text_string_to_metric_families(self.http.get(f"{self.url}/metrics").text)
+        found = (sample for family in families for sample in family.samples if sample.name == name)
+        return sum(sample.value for sample in found if labels.items() <= sample.labels.items())
 
     def post(self, path: str = "/v1/chat/completions", **body: Any) -> httpx.Response:
         return self.http.post(self.url + path, json=body)
@@ -77,15 +100,15 @@ def served_file(file: Path, text: str, *arguments: str, **environ: str) -> Itera
         text=True,
         env={**os.environ, **environ},
     )
-    process = ServedFile(file, child)
+    process = ServedFile(file, child, {**os.environ, **environ})
 
     def read() -> None:
         assert child.stderr is not None
         for line in child.stderr:
             process.lines.append(json.loads(line) if line.startswith("{") else {"message": line})
 
-    reader = threading.Thread(target=read, daemon=True)
-    reader.start()
+    process.reader = threading.Thread(target=read, daemon=True)
+    process.reader.start()
     try:
         assert child.stdout is not None
         process.url = json.loads(child.stdout.readline())["base_url"].removesuffix("/v1")
@@ -93,5 +116,5 @@ def served_file(file: Path, text: str, *arguments: str, **environ: str) -> Itera
     finally:
         child.kill()
         child.wait()
-        reader.join(10)
+        process.reader.join(PATIENCE_S)
         process.http.close()

@@ -18,7 +18,7 @@ from tests.gateway.relay.fake_engine import (
     whole,
 )
 from tests.gateway.relay.serving import Relaying, relaying
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_S, wait_until
 
 CHAT = "/v1/chat/completions"
 BODY = {"model": MODEL, "messages": [{"role": "user", "content": "Hi"}]}
@@ -66,7 +66,7 @@ def test_a_stream_ends_on_the_engine_it_began_on_which_is_closed_then() -> None:
                 rest = "\n".join(lines)
             assert "last" in rest
             assert "[DONE]" in rest
-            assert first.closed.wait(5)
+            assert first.closed.wait(PATIENCE_S)
             assert not second.closed.is_set()
             assert gateway.http.post(CHAT, json=BODY).status_code == 200
 
@@ -141,6 +141,6 @@ def test_all_engines_of_all_times_are_closed_at_the_end() -> None:
             assert "first" in next(answer.iter_lines())
             put(gateway, Configured(pools=(second,)))
             gateway.stop()
-            assert first.closed.wait(10)
-            assert second.closed.wait(10)
+            assert first.closed.wait(PATIENCE_S)
+            assert second.closed.wait(PATIENCE_S)
         go_on.set()

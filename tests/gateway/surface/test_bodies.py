@@ -3,7 +3,6 @@
 import contextlib
 import json
 import socket
-import time
 from collections.abc import Iterator
 
 import httpx
@@ -21,7 +20,7 @@ LIMIT = 4096
 
 @pytest.fixture(scope="module")
 def small() -> Iterator[Running]:
-    with running(GatewaySettings(max_body_bytes=LIMIT, body_timeout_s=0.3)) as it:
+    with running(GatewaySettings(max_body_bytes=LIMIT)) as it:
         yield it
 
 
@@ -39,7 +38,7 @@ def test_a_request_may_come_byte_by_byte(server: Running) -> None:
     head = (
         f"POST {CHAT} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {len(RAW)}\r\n\r\n".encode()
     )
-    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as client:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as client:
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for byte in pieces(head + RAW, 1):
             client.sendall(byte)
@@ -61,7 +60,7 @@ def test_a_body_too_large_without_a_length_is_413(small: Running) -> None:
 @pytest.mark.parametrize("length", ["99999999999999999999999999", "4097"])
 def test_a_length_that_is_only_announced_is_413_at_once(small: Running, length: str) -> None:
     head = f"POST {CHAT} HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\ncontent-length: {length}\r\n\r\n"
-    with socket.create_connection(("127.0.0.1", small.port), timeout=10) as client:
+    with socket.create_connection(("127.0.0.1", small.port), timeout=60) as client:
         client.sendall(head.encode())
         answer = client.recv(65536)
     status = answer.split(b" ")[1]
@@ -100,7 +99,7 @@ def test_bodies_held_together_are_bounded_and_given_back(serve_with) -> None:
     ids=["TLS", "version", "two lengths", "length and chunks", "endless header"],
 )
 def test_what_is_no_http_is_refused_in_the_same_shape(server: Running, raw: bytes, status: int) -> None:
-    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as client:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as client:
         with contextlib.suppress(ConnectionError):
             client.sendall(raw)
         answer = b""
@@ -111,8 +110,9 @@ def test_what_is_no_http_is_refused_in_the_same_shape(server: Running, raw: byte
     assert set(json.loads(answer.split(b"\r\n\r\n", 1)[1])["error"]) == {"message", "type", "param", "code"}
 
 
-def test_a_body_that_never_comes_is_408(small: Running) -> None:
-    with socket.create_connection(("127.0.0.1", small.port), timeout=10) as client:
+def test_a_body_that_never_comes_is_408(serve_with) -> None:
+    server = serve_with(body_timeout_s=0.3)
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as client:
         client.sendall(f"POST {CHAT} HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\nabc".encode())
         answer = b""
         while piece := client.recv(65536):
@@ -122,7 +122,7 @@ def test_a_body_that_never_comes_is_408(small: Running) -> None:
 
 def test_expect_continue_is_answered(server: Running) -> None:
     head = f"POST {CHAT} HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\ncontent-length: {len(RAW)}\r\n\r\n"
-    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as client:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as client:
         client.sendall(head.encode())
         assert client.recv(100).startswith(b"HTTP/1.1 100")
         client.sendall(RAW)
@@ -146,12 +146,12 @@ def test_pipelined_requests_are_answered_in_order(server: Running) -> None:
     def request(raw: bytes) -> bytes:
         return f"POST {CHAT} HTTP/1.1\r\nhost: x\r\ncontent-length: {len(raw)}\r\n\r\n".encode() + raw
 
-    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as client:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as client:
         client.sendall(request(b"{") + request(RAW) + request(b"[]") + request(RAW))
         data = b""
-        deadline = time.monotonic() + 10
         while data.count(b"HTTP/1.1 ") < 4 or not data.endswith(b"}"):
-            assert time.monotonic() < deadline
-            data += client.recv(65536)
+            piece = client.recv(65536)
+            assert piece, data
+            data += piece
     statuses = [part[:3] for part in data.split(b"HTTP/1.1 ")[1:]]
     assert statuses == [b"400", b"200", b"400", b"200"]

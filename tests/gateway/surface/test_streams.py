@@ -16,7 +16,7 @@ from engine_adapters.base import Finished, TextDelta
 from engine_adapters.errors import EngineFailureError, EngineNotReadyError
 from tests.gateway.running_server import Running
 from tests.gateway.scripted_engine import MODEL, hello, usage_of
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_S, wait_until
 
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
 
@@ -36,7 +36,7 @@ def connect(server: Running, receive_buffer: int | None = None) -> socket.socket
     client = socket.socket()
     if receive_buffer is not None:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
-    client.settimeout(10)
+    client.settimeout(PATIENCE_S)
     client.connect(("127.0.0.1", server.port))
     return client
 
@@ -122,7 +122,7 @@ def test_one_failing_prompt_of_many_fails_all_and_lets_the_others_go(server: Run
     server.engine.script = script
     response = server.http.post(COMPLETIONS, json=body(COMPLETIONS) | {"prompt": ["a", "b", "c"]})
     assert response.status_code == 500
-    assert len(server.engine.cancelled) == 2
+    wait_until(lambda: len(server.engine.cancelled) == 2, "the others are told")
     assert not server.engine.running
 
 
@@ -246,15 +246,21 @@ def test_a_reader_that_takes_nothing_is_dropped(serve_with) -> None:
 def test_comments_keep_a_waiting_stream_open(serve_with) -> None:
     server = serve_with(keepalive_s=0.05)
 
+    heard = threading.Event()
+
     async def slow(request):
-        await asyncio.sleep(0.3)
+        await asyncio.to_thread(heard.wait, PATIENCE_S)
         yield TextDelta(0, "late")
         yield Finished(0, "stop")
         yield usage_of(request)
 
     server.engine.script = slow
-    raw = server.http.post(CHAT, json=body(CHAT, stream=True)).text
-    assert raw.startswith(": keep-alive\n\n")
+    with server.http.stream("POST", CHAT, json=body(CHAT, stream=True)) as response:
+        pieces = response.iter_text()
+        first = next(pieces)
+        heard.set()
+        assert "late" in "".join(pieces)
+    assert first.startswith(": keep-alive\n\n")
     chunks = server.sdk.chat.completions.create(**body(CHAT), stream=True)
     assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == "late"
 
@@ -264,7 +270,7 @@ def test_each_event_is_flushed_when_it_comes(server: Running) -> None:
 
     async def lockstep(request):
         yield TextDelta(0, "first")
-        await asyncio.to_thread(go.wait, 10)
+        await asyncio.to_thread(go.wait, PATIENCE_S)
         yield TextDelta(0, "second")
         yield Finished(0, "stop")
         yield usage_of(request)
@@ -295,7 +301,7 @@ def test_an_engine_that_ignores_cancellation_holds_nothing_up(serve_with) -> Non
         try:
             await asyncio.Event().wait()
         finally:
-            await asyncio.to_thread(release.wait, 10)
+            await asyncio.to_thread(release.wait, PATIENCE_S)
 
     server.engine.script = stubborn
     with connect(server) as client:

@@ -15,8 +15,9 @@ HEAD = b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\n"
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
-    monkeypatch.setattr(GatewayHttpProtocol, "head_s", 0.4)
+def server(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
+    """One that waits for heads for 0.4 s, or as long as the test says."""
+    monkeypatch.setattr(GatewayHttpProtocol, "head_s", getattr(request, "param", 0.4))
     with running() as it:
         yield it
 
@@ -27,7 +28,7 @@ def connected(server: Running) -> socket.socket:
     return raw
 
 
-def dribble(raw: socket.socket, data: bytes, times: int = 200) -> bytes:
+def dribble(raw: socket.socket, data: bytes, times: int = 1000) -> bytes:
     """Send `data` again and again until the other side has ended the connection; what it said."""
     said = b""
     for _ in range(times):
@@ -58,11 +59,12 @@ def test_a_connection_that_asks_for_nothing_is_closed(server: Running, data: byt
         assert dribble(raw, data) == b""
 
 
+@pytest.mark.parametrize("server", [1.0], indirect=True)
 @pytest.mark.parametrize("data", [b"\r\n", b"GET"], ids=["empty lines", "half a head"])
 def test_behind_an_answer_it_is_the_same(server: Running, data: bytes) -> None:
     with connected(server) as raw:
         raw.sendall(b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n")
-        raw.settimeout(5)
+        raw.settimeout(60)
         assert raw.recv(65536).startswith(b"HTTP/1.1 200 ")
         raw.settimeout(0.05)
         said = dribble(raw, data)
@@ -75,9 +77,10 @@ def test_a_body_that_nobody_reads_holds_nothing(server: Running) -> None:
         assert dribble(raw, b"x").startswith(b"HTTP/1.1 404 ")
 
 
+@pytest.mark.parametrize("server", [1.0], indirect=True)
 def test_a_stream_goes_on_though_a_late_head_stands_behind_it(server: Running) -> None:
     async def slow(request: GenerateRequest) -> AsyncIterator[Event]:
-        await asyncio.sleep(1.2)
+        await asyncio.sleep(2.5)
         async for event in hello(request):
             yield event
 
@@ -85,7 +88,7 @@ def test_a_stream_goes_on_though_a_late_head_stands_behind_it(server: Running) -
     body = b'{"model": "%s", "stream": true, "messages": [{"role": "user", "content": "a"}]}' % MODEL.encode()
     with connected(server) as raw:
         raw.sendall(HEAD + b"content-length: %d\r\n\r\n%b" % (len(body), body) + b"GET /he")
-        raw.settimeout(10)
+        raw.settimeout(60)
         said = b""
         while b"[DONE]" not in said:
             piece = raw.recv(65536)
@@ -93,9 +96,10 @@ def test_a_stream_goes_on_though_a_late_head_stands_behind_it(server: Running) -
             said += piece
 
 
+@pytest.mark.parametrize("server", [60.0], indirect=True)
 def test_heads_in_pieces_that_come_in_time_are_answered(server: Running) -> None:
     with connected(server) as raw:
-        raw.settimeout(5)
+        raw.settimeout(60)
         for _ in range(3):
             for piece in (b"GET /hea", b"lth HTTP/1.1\r\nho", b"st: x\r\n\r\n"):
                 raw.sendall(piece)

@@ -21,7 +21,7 @@ def parent(notes: str, workers: str, engine: str) -> int:
     configure_logs(json=False)
     arguments = [sys.executable, "-m", __spec__.name, "child", notes, "{seat}"]
     patience = Patience(
-        restarts=3, first_wait_s=0.01, last_wait_s=0.05, steady_s=1000, drain_s=20, close_s=20
+        restarts=3, first_wait_s=0.01, last_wait_s=0.05, steady_s=1000, drain_s=60, close_s=60
     )
     supervisor = Supervisor(
         arguments, "127.0.0.1", 0, int(workers), engine=engine == "engine", json=True, patience=patience
@@ -51,7 +51,10 @@ def child(notes: str, descriptor: str) -> int:
     if seat.plan.role == "worker":
         listener = listen(seat.plan.host, seat.plan.port, shared=True)
         threading.Thread(target=answer, args=(listener, name), daemon=True).start()
-    seat.say_ready([name])
+    while (folder / f"{name}.slow").exists() and not ended.wait(0.02):
+        pass
+    if not ended.is_set():
+        seat.say_ready([name])
     while not ended.wait(0.02):
         pass
     note(folder, f"{name} ends")

@@ -26,7 +26,7 @@ from gateway.workers.fallen import Fallen
 from gateway.workers.shared_prediction import WorkerPredictor
 from gateway.workers.shared_routing import WorkerRouter, shared_router
 from gateway.workers.state_process import StateService
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 REPLICAS = ["e/0", "e/1", "e/2"]
 
@@ -61,7 +61,7 @@ async def links(folder: Path, state: Server) -> AsyncIterator[list[Link]]:
 async def connected(folder: Path) -> Link:
     link = Link(str(folder / "state.sock"), "the state")
     link.start()
-    await link.there(10)
+    await link.there(PATIENCE_S)
     return link
 
 
@@ -130,14 +130,14 @@ async def test_choices_are_those_of_one_router(links: list[Link]) -> None:
         await settled(links[worker])
 
 
-async def test_when_a_worker_ends_its_load_is_gone(links: list[Link], folder: Path) -> None:
+async def test_when_a_worker_ends_its_load_is_gone(links: list[Link], state: Server, folder: Path) -> None:
     dying = await connected(folder)
     router = WorkerRouter(dying, "e", PrefixRouter())
     lost = [await router.choose(ask(f"{n} " * 4000), REPLICAS) for n in range(30)]
     await dying.aclose()
     other = WorkerRouter(links[0], "e", PrefixRouter())
     assert {each.replica for each in lost} == set(REPLICAS)
-    await settled(links[0])
+    await until(lambda: len(state.connections) == 2, "it is known")
     scores = (await other.choose(ask("x"), REPLICAS)).scores
     assert [score.queued for score in scores] == [0, 0, 0]
 

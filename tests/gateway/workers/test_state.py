@@ -20,7 +20,7 @@ from gateway.workers.fallen import Fallen
 from gateway.workers.shared_memory import SharedMemory
 from gateway.workers.state_process import StateService
 from gateway.workers.worker import OtherWorkers
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ async def worker(folder: Path, name: str) -> tuple[OtherWorkers, Counting]:
     others, counting = OtherWorkers(folder / "state.sock", name), Counting()
     others.count(counting.figures)
     others.link.start()
-    await others.link.there(10)
+    await others.link.there(PATIENCE_S)
     return others, counting
 
 
@@ -156,8 +156,9 @@ async def test_a_worker_whose_connection_alone_ended_is_not_counted_twice(
     (one, _), (two, b) = await worker(folder, "a"), await worker(folder, "b")
     b.requests.labels("m").inc(3)
     await two.publish()
-    two.link.connection.close()
-    await until(lambda: two.link.is_there)
+    broken = two.link.connection
+    broken.close()
+    await until(lambda: two.link.is_there and two.link.connection is not broken)
     assert (await totals(one))["requests_total|m"] == 3
     for each in (one, two):
         await each.link.aclose()

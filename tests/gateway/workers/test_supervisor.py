@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from gateway.process.listener import ListenError, bound, listen
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_S, wait_until
 
-LONG = 60.0  # a loaded machine takes its time; a hanging one fails
+LONG = PATIENCE_S
 
 
 class Server:
@@ -86,7 +86,7 @@ def lives(pid: int) -> bool:
 
 
 def whom(port: int) -> str:
-    with socket.create_connection(("127.0.0.1", port), 10) as connection:
+    with socket.create_connection(("127.0.0.1", port), LONG) as connection:
         return connection.recv(100).decode()
 
 
@@ -215,7 +215,8 @@ def test_a_second_signal_is_passed_on(start: Start) -> None:
     assert server.parent.returncode == 0, errors
 
 
-def test_a_signal_during_the_start_ends_it(start: Start) -> None:
+def test_a_signal_during_the_start_ends_it(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "worker-1.slow").touch()
     server = start()
     server.has(1, " began ")
     status, errors = server.end()
