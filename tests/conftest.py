@@ -15,7 +15,9 @@ from tests.requirements import loud_skips, require, require_that
 from tests.tiny_models import Arch, save_tiny_model
 
 # What hypothesis tries takes longer on a loaded machine, and that says nothing of the code.
-settings.register_profile("any speed", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "any speed", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("any speed")
 
 # Gateways that tests start leave nothing in the user's own ledger.

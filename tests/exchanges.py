@@ -136,7 +136,7 @@ def served(handler: Replay | Recorder) -> Iterator[str]:
             yield f"http://127.0.0.1:{listening.getsockname()[1]}"
         finally:
             server.should_exit = True
-            thread.join(timeout=10)
+            thread.join(timeout=60)
 
 
 def _lines(recording: dict[str, Any]) -> str:

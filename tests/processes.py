@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 
 def run_python(code: str, *args: str, **environ: str) -> subprocess.CompletedProcess[str]:
@@ -14,5 +15,14 @@ def run_python(code: str, *args: str, **environ: str) -> subprocess.CompletedPro
         capture_output=True,
         text=True,
         check=False,
-        timeout=300,
+        timeout=600,
     )
+
+
+def lives(pid: int) -> bool:
+    """Whether there is such a process, and it has not ended."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except (FileNotFoundError, ProcessLookupError):  # gone before the file was opened, or behind that
+        return False
+    return state != "Z"

@@ -27,7 +27,7 @@ def run_needy(folder: Path, require_all: str) -> tuple[int, str]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=300,
     )
     return done.returncode, done.stdout
 

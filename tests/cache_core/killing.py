@@ -49,7 +49,7 @@ def killed(module: str, folder: Path, rounds: int, moment: float) -> Iterator[in
             yield number
     finally:
         process.stdin.close()
-        process.wait(30)
+        process.wait(120)
         process.stdout.close()
 
 

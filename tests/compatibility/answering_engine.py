@@ -208,4 +208,4 @@ def answering_engine(models: Sequence[str]) -> Iterator[str]:
         yield url_of(listener)
     finally:
         server.should_exit = True
-        thread.join(timeout=10)
+        thread.join(timeout=60)

@@ -66,6 +66,6 @@ def try_out(operation: APIOperation) -> None:
         if isinstance(case.body, dict) and isinstance(case.body.get("model"), str):
             # Of random names there would be no model; those that there are get further.
             case.body["model"] = MODEL if len(case.body["model"]) % 2 else SCRIPTED
-        case.call_and_validate(checks=CHECKS, timeout=30)
+        case.call_and_validate(checks=CHECKS, timeout=60)
 
     answers()

@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import pytest
 
 from gateway.ledger.opening import open_reader
 from tests.end_to_end.running import ADMIN, KEYS, MODEL, Chain, Process, chain, embedded
+from tests.waiting import PATIENCE_S, wait_until
 
 FULL = {"x-kvgate-usage": "full"}
 
@@ -32,10 +32,10 @@ def both(tiny_model: Callable[[str], Path], folder: Path) -> Iterator[Chain]:
 
 
 def wait_for_engine(gateway: Process) -> None:
-    deadline = time.monotonic() + 30
-    while httpx.get(gateway.url.removesuffix("/v1") + "/ready").status_code != 200:
-        assert time.monotonic() < deadline, gateway.lines
-        time.sleep(0.1)
+    ready = gateway.url.removesuffix("/v1") + "/ready"
+    wait_until(
+        lambda: httpx.get(ready, timeout=PATIENCE_S).status_code == 200, f"it is ready: {gateway.lines}"
+    )
 
 
 def sdk(gateway: Process, tenant: str) -> openai.OpenAI:
@@ -58,13 +58,6 @@ def prompt(about: str) -> str:
 
 def rows(folder: Path, file: str) -> list[Any]:
     return list(open_reader(str(folder / file), {}).rows())
-
-
-def until(condition: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.05)
 
 
 def test_a_prefix_is_reused_by_its_group_alone(both: Chain) -> None:
@@ -110,7 +103,7 @@ def test_they_are_apart_on_the_disk_that_a_new_engine_finds(
         wait_for_engine(it.outer)
         for _ in range(3):
             ask(it.outer, "blue", text)
-        until(lambda: on_disk(it.inner), "blocks on the disk")
+        wait_until(lambda: on_disk(it.inner), "blocks on the disk")
     with chain(engine, tmp_path) as it:
         wait_for_engine(it.outer)
         # First of all, while the engine does not know yet how fast it computes.
@@ -122,7 +115,8 @@ def test_they_are_apart_on_the_disk_that_a_new_engine_finds(
 
 def on_disk(gateway: Process) -> bool:
     """Whether blocks were copied to the engine's disk."""
-    text = httpx.get(f"{gateway.admin}/metrics", headers={"authorization": f"Bearer {ADMIN}"}).text
+    headers = {"authorization": f"Bearer {ADMIN}"}
+    text = httpx.get(f"{gateway.admin}/metrics", headers=headers, timeout=PATIENCE_S).text
     name = "kvgate_engine_cache_transfer_seconds_count{"
     return any(line.startswith(name) and 'target="disk"' in line for line in text.splitlines())
 
@@ -152,7 +146,7 @@ def test_both_ledgers_name_the_tenant_and_the_tiers(both: Chain, folder: Path) -
     def last(file: str, tenant: str) -> Any:
         return next((row for row in rows(folder, file) if row.tenant == tenant and row.reused), None)
 
-    until(lambda: last("outer.db", "red") and last("inner.db", "edge/red"), "rows")
+    wait_until(lambda: last("outer.db", "red") and last("inner.db", "edge/red"), "rows")
     assert last("outer.db", "red").by_tier == last("inner.db", "edge/red").by_tier
     assert last("outer.db", "red").by_tier["device"] > 50
 
@@ -170,7 +164,7 @@ def test_a_tenant_is_forgotten_in_the_inner_one_too(both: Chain, folder: Path) -
     mine, theirs = prompt("red keeps this"), prompt("blue keeps that")
     ask(both.outer, "red", mine)
     ask(both.outer, "blue", theirs)
-    until(lambda: any(row.tenant == "edge/red" for row in rows(folder, "inner.db")), "rows")
+    wait_until(lambda: any(row.tenant == "edge/red" for row in rows(folder, "inner.db")), "rows")
     command = [sys.executable, "-m", "gateway", "purge", "--url", both.outer.admin, "--json"]
     environ = {**os.environ, "KVGATE_ADMIN_KEY": ADMIN}
     done = subprocess.run(

@@ -109,8 +109,8 @@ def test_completions_models_health_and_ready(smollm2: Serving) -> None:
     assert "Paris" in answer.choices[0].text
     assert answer.choices[0].text == answer.choices[1].text
     root = smollm2.url.removesuffix("/v1")
-    assert httpx.get(f"{root}/health").status_code == 200
-    assert httpx.get(f"{root}/ready").status_code == 200
+    assert httpx.get(f"{root}/health", timeout=60).status_code == 200
+    assert httpx.get(f"{root}/ready", timeout=60).status_code == 200
 
 
 def test_a_schema_is_kept_and_its_property_order_too(smollm2: Serving) -> None:

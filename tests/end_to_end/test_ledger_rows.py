@@ -16,9 +16,10 @@ import pytest
 from gateway.ledger import LedgerRow
 from gateway.ledger.opening import open_reader
 from gateway.tenants.keys import hash_of
-from tests.end_to_end.test_tenants import KEYS, Gateway, until
+from tests.end_to_end.test_tenants import KEYS, Gateway
 from tests.gateway.relay.fake_engine import MODEL, fake_engine
 from tests.gateway.routing.test_wiring import Cache
+from tests.waiting import wait_until
 
 SYSTEM = "Current time: 2026-11-30 12:00:{:02}\n" + "You know all there is to know of tides and winds. " * 60
 
@@ -66,7 +67,7 @@ def ask(gateway: Gateway, tenant: str, question: str, second: int, **headers: st
         f"{gateway.url}/chat/completions",
         json={"model": MODEL, "messages": messages},
         headers={"authorization": f"Bearer {KEYS[tenant]}", **headers},
-        timeout=60,
+        timeout=300,
     )
     assert answer.status_code == 200, answer.text
 
@@ -78,7 +79,7 @@ def rows(gateway: Gateway) -> list[LedgerRow]:
     for number in range(4):
         more = {"x-stainless-retry-count": "2"} if number == 3 else {}
         ask(gateway, "blue", f"Where from does wind {number} come?", number, **more)
-    until(lambda: len(read(gateway)) == 8, "rows are written within a second")
+    wait_until(lambda: len(read(gateway)) == 8, "rows are written within a second")
     return read(gateway)
 
 
@@ -88,7 +89,7 @@ def read(gateway: Gateway) -> list[LedgerRow]:
 
 def command(gateway: Gateway, *arguments: str) -> str:
     line = [sys.executable, "-m", "gateway", *arguments, "--ledger", str(gateway.ledger)]
-    return subprocess.run(line, capture_output=True, text=True, timeout=120, check=False).stdout
+    return subprocess.run(line, capture_output=True, text=True, timeout=300, check=False).stdout
 
 
 def test_each_row_says_whose_it_is_and_which_replica_answered(rows: list[LedgerRow]) -> None:

@@ -1,10 +1,10 @@
 """Two servers in processes of their own share what one of them computed; the command line says how."""
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 from tests.end_to_end.conftest import Serving, serving
+from tests.waiting import wait_until
 
 RULES = " ".join(f"Rule {number}: be brief." for number in range(60))
 
@@ -35,10 +35,7 @@ def test_a_second_server_goes_on_from_what_the_first_one_computed(
         assert ask(one, " What is one?") == 0
         reused = ask(one, " What is two?")
         assert reused > 100
-        end = time.monotonic() + 60
-        while files_in(store) < reused // 16 and time.monotonic() < end:
-            time.sleep(0.05)
-        assert files_in(store) >= reused // 16
+        wait_until(lambda: files_in(store) >= reused // 16, "it is in the store")
     with serving(*shared) as other:
         assert ask(other, " What is three?") >= reused - 16
     secret.write_text("fedcba9876543210\n")

@@ -62,7 +62,7 @@ def running(
     try:
         while not server.started:
             time.sleep(0.005)
-        with httpx.Client(base_url=url, timeout=20) as http:
+        with httpx.Client(base_url=url, timeout=60) as http:
             it = Running(url, int(url.rsplit(":", 1)[1]), served, ScriptedEngine(), BytePrompts(), http)
             it.put_fresh()
             yield it

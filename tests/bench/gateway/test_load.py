@@ -22,7 +22,7 @@ def test_chats_are_one_kilobyte_and_all_differ() -> None:
 
 async def test_every_request_is_answered_and_counted() -> None:
     server, port = await serving()
-    closed = await closed_loop(port, Requests(chats(4)), 3, 0.2)
+    closed = await closed_loop(port, Requests(chats(4)), 3, 1.5)
     paced = await open_loop(port, Requests(chats(4)), 100, 0.3)
     server.close()
     assert closed.failed == paced.failed == 0

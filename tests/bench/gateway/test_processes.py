@@ -15,13 +15,13 @@ def test_a_child_that_ends_tells_its_last_line(tmp_path: Path) -> None:
         started(command, tmp_path / "x.log", None) as child,
         pytest.raises(PeerError, match="no such thing"),
     ):
-        first_line(child, tmp_path / "x.log", 20)
+        first_line(child, tmp_path / "x.log", 120)
 
 
 def test_the_first_line_is_waited_for(tmp_path: Path) -> None:
     command = [sys.executable, "-u", "-c", "import time; print('port 5'); time.sleep(60)"]
     with started(command, tmp_path / "x.log", None) as child:
-        assert first_line(child, tmp_path / "x.log", 20) == "port 5"
+        assert first_line(child, tmp_path / "x.log", 120) == "port 5"
     assert child.returncode is not None
 
 

@@ -11,7 +11,7 @@ from tests.bench.sim.slices import CODING_AGENT
 
 def sim(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "gateway", "sim", "evict", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
 
 
 def test_one_policy_at_one_size_is_one_object() -> None:

@@ -34,4 +34,4 @@ class FaultyFiles(Files):
 
     def _hang(self) -> None:
         self.hanging.set()
-        self.release.wait(60)
+        self.release.wait(300)

@@ -15,6 +15,7 @@ from cache_core.transfer import Priority
 from tests.cache_core.manual_clock import ManualClock
 from tests.cache_core.tiered.faulty_files import FaultyFiles
 from tests.cache_core.tiered.world import BLOCK, World, until, world
+from tests.waiting import PATIENCE_S
 
 PROMPT = list(range(100, 100 + 5 * BLOCK + 1))
 IDS = np.array(PROMPT, dtype=np.int32)
@@ -49,7 +50,7 @@ def hanging_lookups(it: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[Even
 
     def hangs(keys: Sequence[bytes]) -> Mask:
         reached.set()
-        release.wait(20)
+        release.wait(PATIENCE_S)
         return contains(keys)
 
     monkeypatch.setattr(disk, "contains", hangs)
@@ -65,7 +66,7 @@ def test_what_is_asked_for_comes_up(tmp_path: Path) -> None:
     with world(tmp_path, on_ready=woken.set) as it:
         ask = asked(it)
         until(lambda: not ask.waits)
-        assert woken.is_set()
+        assert woken.wait(PATIENCE_S)
         assert ask.answer is not None
         assert ask.answer.expected == 5 * BLOCK
         assert it.run(PROMPT) == 5 * BLOCK
@@ -87,7 +88,7 @@ def test_who_cancels_before_the_answer_sets_nothing_in_motion(
     with world(tmp_path, options=SLOW) as it:
         with hanging_lookups(it, monkeypatch) as reached:
             ask = asked(it)
-            assert reached.wait(20)
+            assert reached.wait(PATIENCE_S)
             ask.cancel()
             assert not ask.waits
         it.settle()
@@ -102,7 +103,7 @@ def test_a_fetch_for_nobody_is_given_up(tmp_path: Path) -> None:
     with world(tmp_path, files=files, options=SLOW) as it:
         files.hang_reads = True
         ask = asked(it)
-        assert files.hanging.wait(20)
+        assert files.hanging.wait(PATIENCE_S)
         until(lambda: ask.answer is not None)
         ask.cancel()
         ask.cancel()  # once is enough
@@ -118,7 +119,7 @@ def test_a_fetch_that_another_request_shares_goes_on(tmp_path: Path) -> None:
     with world(tmp_path, files=files, options=SLOW) as it:
         files.hang_reads = True
         first = asked(it)
-        assert files.hanging.wait(20)
+        assert files.hanging.wait(PATIENCE_S)
         until(lambda: first.answer is not None)
         second = asked(it, np.array([*PROMPT[: 3 * BLOCK], 7, 8, 9, 10, 11], dtype=np.int32))
         until(lambda: second.answer is not None)
@@ -143,7 +144,7 @@ def test_a_tier_that_does_not_even_say_what_it_has_holds_up_nobody(
     with world(tmp_path, options=QUICK, clock=clock) as it:
         with hanging_lookups(it, monkeypatch) as reached:
             ask = asked(it)
-            assert reached.wait(20)
+            assert reached.wait(PATIENCE_S)
             assert ask.waits
             clock.advance(1.0)
             assert not ask.waits
@@ -166,7 +167,7 @@ def test_of_too_many_prompts_the_last_are_not_looked_for(
         asks: list[Ask] = []
         with hanging_lookups(it, monkeypatch) as reached:
             asks.append(asked(it))
-            assert reached.wait(20)
+            assert reached.wait(PATIENCE_S)
             while (ask := it.tiers.ask(IDS)) is not None:
                 asks.append(ask)
                 assert len(asks) < 10_000
@@ -205,20 +206,20 @@ def test_what_was_fetched_ahead_is_urgent_once_a_request_waits_for_it(
 
         def slowly(*args: Any) -> None:
             reached.set()
-            go.wait(20)
+            go.wait(PATIENCE_S)
             write(*args)
 
         monkeypatch.setattr(it.device, "write_blocks", slowly)
         files.hang_reads = while_it_climbs
         fetch = it.tiers.prefetch(IDS, priority=Priority.PREFETCH)
         assert fetch is not None
-        assert (files.hanging if while_it_climbs else reached).wait(20)
+        assert (files.hanging if while_it_climbs else reached).wait(PATIENCE_S)
         assert _moving(it) == [Priority.PREFETCH]
         ask = asked(it)
         until(lambda: ask.answer is not None)
         assert _moving(it) == [Priority.WAITING]
         files.release.set()
-        assert reached.wait(20)
+        assert reached.wait(PATIENCE_S)
         assert _moving(it) == [Priority.WAITING]
         go.set()
         it.settle()

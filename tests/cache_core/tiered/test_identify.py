@@ -62,7 +62,7 @@ def test_what_is_evicted_while_the_identity_changes_is_not_filed_under_the_new_o
         backup = it.tiers._backup
         monkeypatch.setattr(backup, "_headers_again", once(backup._headers_again, begins))
         it.tiers.demote(N)
-        changes.join(30)
+        changes.join(120)
         assert below(it) == 0
         it.settle()
         it.tiers.identify(identity())

@@ -18,6 +18,7 @@ from tests.cache_core.manual_clock import ManualClock
 from tests.cache_core.tiered.faulty_files import FaultyFiles
 from tests.cache_core.tiered.overlapped import Request, decides
 from tests.cache_core.tiered.world import BLOCK, World, until, world
+from tests.waiting import PATIENCE_S
 
 N = 6
 PROMPT = list(range(100, 100 + N * BLOCK + 1))
@@ -49,7 +50,7 @@ def held_transfers(it: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[Event
 
     def slowly(*args: Any, **keywords: Any) -> None:
         reached.set()
-        go.wait(20)
+        go.wait(PATIENCE_S)
         write(*args, **keywords)
 
     monkeypatch.setattr(it.device, "write_blocks", slowly)
@@ -145,7 +146,7 @@ def test_a_disk_that_hangs_holds_up_nobody_and_rests(tmp_path: Path) -> None:
         request.admit()
         load = request.load
         assert load is not None
-        assert files.hanging.wait(20)
+        assert files.hanging.wait(PATIENCE_S)
         clock.advance(1.0)
         until(lambda: load.over)
         request.finish()
@@ -166,7 +167,7 @@ def test_no_block_is_free_while_bytes_are_written_to_it(
             request = Request(it, IDS)
             request.admit()
             request.step()
-            assert reached.wait(20)
+            assert reached.wait(PATIENCE_S)
             request.leave()
             assert it.cache.stats().filling >= N - 2
             it.cache.check_integrity()
@@ -197,7 +198,7 @@ def test_a_request_that_is_cancelled_leaves_nothing(tmp_path: Path, moment: str)
         request = Request(it, IDS)
         assert request.ask is not None
         if moment != "asked":
-            assert files.hanging.wait(20)
+            assert files.hanging.wait(PATIENCE_S)
         if moment == "admitted":
             request.admit()
             request.step()
@@ -258,7 +259,7 @@ def test_the_rear_that_has_come_is_enough_when_the_front_gets_there(
 
         def hangs(headers: Any, out: Any, timeout: float | None = None) -> Any:
             if not {header.key for header in headers} <= last:
-                go.wait(20)
+                go.wait(PATIENCE_S)
             return get(headers, out, timeout)
 
         monkeypatch.setattr(it.tiers.colder["disk"], "get", hangs)

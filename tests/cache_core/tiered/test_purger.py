@@ -18,9 +18,11 @@ from tests.cache_core.tiered.overlapped import Request, decides
 from tests.cache_core.tiered.state_world import hybrid_world
 from tests.cache_core.tiered.test_tiered_cache import PROMPT, warm
 from tests.cache_core.tiered.world import BLOCK, World, until, world
+from tests.waiting import PATIENCE_S
 
 IDS = np.array(PROMPT, dtype=np.int32)
 OTHER = list(range(700, 700 + 3 * BLOCK + 1))
+SOON = 2.0  # seconds: by then whatever does not hang has answered
 SECRET = 424_242  # a token id of which no trace may be left
 SECRETS = [SECRET] * (5 * BLOCK + 1)
 
@@ -36,7 +38,7 @@ def hang_a_write(it: World, files: FaultyFiles) -> None:
     files.hang_writes = True
     it.run(OTHER, "other")
     it.run(OTHER, "other")
-    assert files.hanging.wait(30)
+    assert files.hanging.wait(PATIENCE_S)
 
 
 def test_every_tier_forgets_a_scope_and_keeps_the_others(tmp_path: Path) -> None:
@@ -62,7 +64,7 @@ def test_a_purge_does_not_wait_for_a_disk_that_hangs_and_hides_the_scope_at_once
     with world(disk, store=store, files=files) as it:
         warm(it, SECRETS)
         hang_a_write(it, files)
-        purged = it.tiers.purge("default", timeout=0.2)
+        purged = it.tiers.purge("default", timeout=SOON)
         assert purged.pending == ("disk",)
         assert purged.blocks == 3 * 5, "device, host and store have answered"
         assert traces(store) == 0
@@ -120,7 +122,7 @@ def test_a_copy_that_hangs_in_the_disk_is_not_there_after_a_purge(tmp_path: Path
         files.hang_writes = True
         it.run(SECRETS)
         it.run(SECRETS)
-        assert files.hanging.wait(30)
+        assert files.hanging.wait(PATIENCE_S)
         assert it.tiers.purge("default", timeout=0.0).pending == ("disk",)
         files.release.set()
         until(lambda: it.tiers.idle)
@@ -140,7 +142,7 @@ def test_a_fetch_that_hangs_ends_with_the_purge_and_brings_nothing(tmp_path: Pat
         fetch = it.tiers.prefetch(ids)
         assert fetch is not None
         if reads:
-            assert files.hanging.wait(30)
+            assert files.hanging.wait(PATIENCE_S)
         it.tiers.purge("default", timeout=0.0)
         until(lambda: fetch.done)
         assert it.cache.match(ids) == 0
@@ -159,7 +161,7 @@ def test_purges_of_one_scope_at_the_same_time_all_return(tmp_path: Path) -> None
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(30)
+            thread.join(PATIENCE_S)
         assert sum(found) == 3 * 5
         assert it.tiers.idle
         warm(it, SECRETS)
@@ -183,7 +185,7 @@ def test_a_flush_does_not_wait_for_a_disk_that_hangs(tmp_path: Path) -> None:
     with world(tmp_path, files=files) as it:
         warm(it, SECRETS)
         hang_a_write(it, files)
-        first = it.tiers.flush(timeout=0.1)
+        first = it.tiers.flush(timeout=SOON)
         assert (first.blocks, first.pending) == (2 * 5 + 2 * 3, ("disk",))
         assert it.tiers.flush(["disk"], timeout=0.0) == Purged(0, ("disk",))
         files.release.set()
@@ -239,7 +241,7 @@ def test_a_crash_while_a_purge_is_pending_does_not_bring_the_scope_back(tmp_path
     with world(tmp_path / "kv", files=files) as it:
         warm(it, SECRETS)
         hang_a_write(it, files)
-        assert it.tiers.purge("default", timeout=0.5).pending == ("disk",)
+        assert it.tiers.purge("default", timeout=SOON).pending == ("disk",)
         shutil.copytree(tmp_path / "kv", tmp_path / "as it lies there")
         files.release.set()
     (tmp_path / "as it lies there" / "lock").unlink(missing_ok=True)
@@ -261,9 +263,9 @@ def test_a_crash_while_purges_wait_for_a_write_of_their_own_scope_brings_none_ba
         longer = [*SECRETS[:-1], *range(BLOCK + 1)]
         it.run(longer)
         it.run(longer)
-        assert files.hanging.wait(30)
-        assert it.tiers.purge("default", timeout=0.3).pending == ("disk",)
-        assert it.tiers.purge("mine", timeout=0.3).pending == ("disk",)
+        assert files.hanging.wait(PATIENCE_S)
+        assert it.tiers.purge("default", timeout=SOON).pending == ("disk",)
+        assert it.tiers.purge("mine", timeout=SOON).pending == ("disk",)
         shutil.copytree(tmp_path / "kv", copy)
         files.release.set()
     (copy / "lock").unlink(missing_ok=True)
@@ -326,13 +328,13 @@ def test_a_state_that_hangs_on_its_way_to_one_tier_holds_up_no_purge_of_another(
         monkeypatch.setattr(store, "put", slowly)
         for _ in range(2):
             hybrid.run(PROMPT)
-        assert reached.wait(20)
+        assert reached.wait(PATIENCE_S)
         disk, erased = hybrid.it.tiers.colder["disk"], Event()
         erase = disk.purge
         monkeypatch.setattr(disk, "purge", lambda identity: (erased.set(), erase(identity))[1])
         purge = Thread(target=hybrid.it.tiers.purge, args=("default", 60.0))
         purge.start()
-        assert erased.wait(20)
+        assert erased.wait(PATIENCE_S)
         assert not go.is_set()
         go.set()
-        purge.join(30)
+        purge.join(PATIENCE_S)

@@ -321,7 +321,7 @@ def test_a_hung_disk_holds_nobody_longer_than_the_deadline(tmp_path: Path) -> No
         files.hang_reads = True
         ask = again.it.tiers.ask(np.array(PROMPT, dtype=np.int32))
         assert ask is not None
-        assert files.hanging.wait(20)
+        assert files.hanging.wait(60)
         until(lambda: ask.answer is not None)
         assert ask.waits
         clock.advance(0.1)
@@ -342,7 +342,7 @@ def test_states_that_are_evicted_faster_than_they_are_copied_do_not_pile_up(tmp_
 
         def slow(headers: Sequence[BlockHeader]) -> Reservation:
             copying.set()
-            go_on.wait(20)
+            go_on.wait(60)
             return reserve(headers)
 
         states.rows.reserve = slow  # type: ignore[method-assign]
@@ -356,7 +356,7 @@ def test_states_that_are_evicted_faster_than_they_are_copied_do_not_pile_up(tmp_
         world.it.tiers.state_leaves = noting  # type: ignore[method-assign]
         for number in range(30):
             world.run([*range(number * 100, number * 100 + 8), -1])
-        assert copying.wait(20)
+        assert copying.wait(60)
         assert len(held) <= 4
         go_on.set()
         world.it.settle()

@@ -18,6 +18,7 @@ from cache_core.transfer import Priority, TransferRefusedError
 from tests.cache_core.manual_clock import ManualClock
 from tests.cache_core.tiered.faulty_files import FaultyFiles
 from tests.cache_core.tiered.world import BLOCK, World, until, world
+from tests.waiting import PATIENCE_S
 
 PROMPT = list(range(100, 100 + 5 * BLOCK + 1))
 IDS = np.array(PROMPT, dtype=np.int32)
@@ -50,11 +51,11 @@ def test_who_waits_for_a_disk_that_hangs_goes_on_at_the_deadline(tmp_path: Path)
         assert fetch is not None
         waits = it.cache.computing(IDS)
         assert waits is not None
-        assert files.hanging.wait(30)
+        assert files.hanging.wait(PATIENCE_S)
         assert waits.pending
         clock.advance(1.0)
         until(lambda: not waits.pending)  # while the disk still hangs
-        assert woken.wait(30)
+        assert woken.wait(PATIENCE_S)
         assert not files.release.is_set()
         until(lambda: nothing_held(it))
         assert it.run(PROMPT) == 0
@@ -69,7 +70,7 @@ def test_a_disk_that_missed_a_deadline_is_not_asked_by_the_next_request(tmp_path
     with world(tmp_path, files=files, options=QUICK, clock=clock) as it:
         files.hang_reads = True
         assert it.tiers.prefetch(IDS) is not None
-        assert files.hanging.wait(30)
+        assert files.hanging.wait(PATIENCE_S)
         clock.advance(1.0)
         until(lambda: nothing_held(it))
         assert it.tiers.prefetch(IDS) is None
@@ -85,7 +86,7 @@ def test_nobody_waits_much_longer_than_recomputing_takes(tmp_path: Path) -> None
             it.tiers.computed(0, 1000, 10.0)
         files.hang_reads = True
         assert it.tiers.prefetch(IDS) is not None
-        assert files.hanging.wait(30)
+        assert files.hanging.wait(PATIENCE_S)
         clock.advance(0.3)  # 20 tokens of 10 ms, patience, and a little
         until(lambda: nothing_held(it))
         assert not files.release.is_set()
@@ -99,7 +100,7 @@ def test_after_its_rest_a_disk_is_asked_again(tmp_path: Path) -> None:
     with world(tmp_path, files=files, options=options, clock=clock) as it:
         files.hang_reads = True
         assert it.tiers.prefetch(IDS) is not None
-        assert files.hanging.wait(20)
+        assert files.hanging.wait(PATIENCE_S)
         clock.advance(1.0)
         until(lambda: nothing_held(it))
         files.hang_reads = False
@@ -121,7 +122,7 @@ def test_closing_while_the_disk_hangs_ends_and_lets_go_of_every_lease(
     with world(tmp_path, files=files) as it:
         files.hang_reads = True
         assert it.tiers.prefetch(IDS) is not None
-        assert files.hanging.wait(30)
+        assert files.hanging.wait(PATIENCE_S)
     assert nothing_held(it)
     files.release.set()
 
@@ -135,7 +136,7 @@ def test_a_disk_whose_writes_hang_holds_up_neither_requests_nor_the_end(
         files.hang_writes = True
         it.run(PROMPT)
         it.run(PROMPT)
-        assert files.hanging.wait(30)
+        assert files.hanging.wait(PATIENCE_S)
         it.cache.flush()
         assert it.tiers.prefetch(IDS) is not None
         until(lambda: it.cache.match(IDS) == 5 * BLOCK)  # from the host
@@ -303,13 +304,13 @@ def test_a_backup_lets_nobody_wait_for_it(monkeypatch: pytest.MonkeyPatch) -> No
 
         def slowly(job: Any, priority: Priority, deadline: float | None = None) -> Any:
             held.set()
-            go.wait(30)
+            go.wait(PATIENCE_S)
             return submit(job, priority, deadline)
 
         monkeypatch.setattr(it.tiers._engine, "submit", slowly)
         it.cache.evict(2)
         it.tiers.used(IDS[: 5 * BLOCK])
-        assert held.wait(30)
+        assert held.wait(PATIENCE_S)
         assert it.cache.computing(IDS) is None
         go.set()
         it.settle()
@@ -325,7 +326,7 @@ def test_a_purge_holds_for_what_waits_to_be_written_to_disk(tmp_path: Path) -> N
         it.run(PROMPT, "busy")
         files.hang_writes = True
         it.run(PROMPT, "busy")
-        assert files.hanging.wait(30)  # the way to disk is taken
+        assert files.hanging.wait(PATIENCE_S)  # the way to disk is taken
         it.run(PROMPT)
         it.run(PROMPT)
         until(lambda: it.tiers._engine.queued_bytes("host", "disk") >= 5 * it.device.bytes_per_block)
@@ -346,7 +347,7 @@ def purge_in_background(it: World, files: FaultyFiles) -> None:
     until(lambda: it.tiers._purges.number(digest) is None or not purge.is_alive())
     files.hang_reads = files.hang_writes = False
     files.release.set()
-    purge.join(30)
+    purge.join(PATIENCE_S)
     assert not purge.is_alive()
 
 
@@ -395,7 +396,7 @@ def test_a_fetch_that_began_before_a_purge_brings_nothing(tmp_path: Path) -> Non
     with world(tmp_path, files=files) as it:
         files.hang_reads = True
         assert it.tiers.prefetch(IDS) is not None
-        assert files.hanging.wait(30)
+        assert files.hanging.wait(PATIENCE_S)
         purge_in_background(it, files)
         it.settle()
         assert it.cache.match(IDS) == 0

@@ -1,7 +1,6 @@
 """A tiered cache over real tiers, whose block bytes say which tokens they belong to."""
 
 import hashlib
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from cache_core.tiers.files import Files
 from cache_core.tiers.host import HostTier
 from cache_core.tiers.store_folder import StoreFolder, StoreOptions
 from cache_core.transfer.clock import Clock
+from tests.waiting import wait_until
 
 BLOCK = 4
 LAYOUT = LayerLayout(kv_heads=2, key_dim=4, value_dim=4)
@@ -148,10 +148,7 @@ def pattern(scope: str, prefix: Tokens, shape: torch.Size) -> torch.Tensor:
 
 def until(condition: Callable[[], bool], seconds: float = 120.0) -> None:
     """Wait for it; fails when it does not come."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.001)
+    wait_until(condition, "what this test is for", seconds)
 
 
 @contextmanager

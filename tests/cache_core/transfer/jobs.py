@@ -44,7 +44,7 @@ class FakeJob(Job):
 
     def run(self, index: int) -> Pending | None:
         self.begun.set()
-        if self.gate is not None and not self.gate.wait(30):
+        if self.gate is not None and not self.gate.wait(120):
             raise AssertionError("the test never opened the gate")
         if index == self.fails_at:
             raise OSError("this piece is broken")

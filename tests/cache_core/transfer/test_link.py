@@ -10,8 +10,9 @@ from cache_core.transfer import Link, LinkConfig, Priority, SystemClock, Transfe
 from cache_core.transfer.clock import Clock
 from tests.cache_core.manual_clock import ManualClock
 from tests.cache_core.transfer.jobs import FakeJob, Recorder
+from tests.waiting import PATIENCE_S, wait_until
 
-PATIENCE = 30.0  # seconds, against hanging tests only
+PATIENCE = PATIENCE_S
 MakeLink = Callable[..., Link]
 
 
@@ -308,7 +309,7 @@ def test_an_accelerator_gets_its_next_piece_before_the_last_one_has_arrived(make
     job = FakeJob(pieces=4, make_pending=pendings.__getitem__)
     transfer = make_link(depth=2).submit(job, Priority.WAITING)
     for index, pending in enumerate(pendings):
-        wait_for(lambda index=index: len(job.recorder.ran) == min(index + 2, 4))
+        wait_until(lambda index=index: len(job.recorder.ran) == min(index + 2, 4), "the next one is sent")
         assert not transfer.wait_layer(index, 0.0)
         pending.arrived.set()
         assert transfer.wait_layer(index, PATIENCE)
@@ -320,7 +321,7 @@ def test_a_cancel_waits_for_all_that_the_accelerator_has(make_link: MakeLink) ->
     pendings = [ManualPending() for _ in range(4)]
     job = FakeJob(pieces=4, make_pending=pendings.__getitem__)
     transfer = make_link(depth=2).submit(job, Priority.WAITING)
-    wait_for(lambda: len(job.recorder.ran) == 2)
+    wait_until(lambda: len(job.recorder.ran) == 2, "both are at work")
     assert not transfer.cancel(0.01)
     pendings[0].arrived.set()
     assert not transfer.cancel(0.01)
@@ -336,17 +337,8 @@ def test_what_the_accelerator_loses_fails_the_transfer_when_nothing_is_at_work(m
     job = FakeJob(pieces=4, make_pending=pendings.__getitem__)
     transfer = make_link(depth=2).submit(job, Priority.WAITING)
     pendings[0].arrived.set()
-    wait_for(lambda: transfer.error is not None)
+    wait_until(lambda: transfer.error is not None, "it fails")
     assert job.finished == []
     pendings[1].arrived.set()
     assert not transfer.wait(PATIENCE)
     assert (transfer.outcome, job.finished) == ("failed", [False])
-
-
-def wait_for(true: Callable[[], bool]) -> None:
-    pause = threading.Event()
-    for _ in range(int(PATIENCE * 1000)):
-        if true():
-            return
-        pause.wait(0.001)
-    raise AssertionError("it never became true")

@@ -20,7 +20,7 @@ def kept_responses(request: pytest.FixtureRequest, keep_responses: set[str]) -> 
         return
     for name in set(_NAMES) - keep_responses:
         body = {"input": "Hi", "metadata": {"id": name}}
-        httpx.post(os.environ["TEST_API_BASE_URL"] + "/responses", json=body).raise_for_status()
+        httpx.post(os.environ["TEST_API_BASE_URL"] + "/responses", json=body, timeout=60).raise_for_status()
     keep_responses.update(_NAMES)
     if "delete" in request.node.name:
         keep_responses.clear()

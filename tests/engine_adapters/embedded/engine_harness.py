@@ -2,6 +2,7 @@
 
 import itertools
 import queue
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -148,6 +149,17 @@ class Harness:
 
     def ask(self, tokens: Sequence[int] | NDArray[np.int32], **sampling: Any) -> Answer:
         return self.submit(tokens, **sampling).result()
+
+    def hold(self, at: int = 1) -> threading.Event:
+        """Steps wait, from the one of that number on, until the event is set: so long nothing is computed."""
+        go_on = threading.Event()
+
+        def wait(_: Sequence[Segment]) -> None:
+            if len(self.runner.steps) >= at:
+                assert go_on.wait(WAIT)
+
+        self.runner.before_step = wait
+        return go_on
 
     def idle(self) -> bool:
         """Whether nothing runs, waits, or holds a block."""

@@ -26,6 +26,7 @@ from engine_adapters.embedded.config import EmbeddedConfig
 from engine_adapters.embedded.tiering import reused_by_tier
 from engine_adapters.errors import EngineNotReadyError
 from tests.cache_core.tiered.faulty_files import FaultyFiles
+from tests.engine_adapters.embedded.engine_harness import WAIT
 from tests.engine_adapters.embedded.test_cold_tiers import PROMPT, ask, config, running, settle, warm
 
 __all__ = ["config"]  # the fixture
@@ -111,7 +112,7 @@ def test_a_request_cancelled_while_its_prefix_is_on_its_way_leaves_nothing(
             request = GenerateRequest("gone", "completions", "tiny", PROMPT, params, scope="default")
             stream = again.generate(request)
             first = asyncio.ensure_future(anext(stream))
-            await asyncio.to_thread(files.hanging.wait, 20)
+            await asyncio.to_thread(files.hanging.wait, WAIT)
             first.cancel()
             await asyncio.gather(first, return_exceptions=True)
             await stream.aclose()  # type: ignore[attr-defined]
@@ -143,8 +144,8 @@ def test_stopping_while_requests_wait_for_their_prefix_answers_them(
 
         asking = Thread(target=asks)
         asking.start()
-        assert files.hanging.wait(20)
-    asking.join(20)
+        assert files.hanging.wait(WAIT)
+    asking.join(WAIT)
     assert len(errors) == 1
     assert nothing_held(again)
     files.release.set()
@@ -201,7 +202,7 @@ def test_a_purge_names_a_disk_that_hangs_and_nothing_of_its_scope_is_reused(
         files.hang_writes = True
         for _ in range(2):
             ask(adapter, PROMPT[::-1].copy(), "other")
-        assert files.hanging.wait(30)
+        assert files.hanging.wait(WAIT)
         purged = asyncio.run(adapter.purge("default"))
         assert purged.pending == ("disk",)
         text, usage = ask(adapter, PROMPT)
@@ -297,6 +298,7 @@ _SERVE_AND_DIE = """
 import os, signal, sys
 from pathlib import Path
 from engine_adapters.embedded.config import EmbeddedConfig
+from tests.engine_adapters.embedded.engine_harness import WAIT
 from tests.engine_adapters.embedded.test_cold_tiers import PROMPT, running, warm
 model, folder = sys.argv[1:]
 config = EmbeddedConfig(model=model, device="cpu", kv_bytes=1 << 20, host_cache_bytes=8 << 20,

@@ -15,9 +15,10 @@ from engine_adapters.base import GenerateRequest, SamplingParams, Usage
 from engine_adapters.embedded.adapter import EmbeddedAdapter
 from engine_adapters.embedded.config import EmbeddedConfig
 from engine_adapters.embedded.model_runner import Segment
-from tests.engine_adapters.embedded.engine_harness import random_tokens
+from tests.engine_adapters.embedded.engine_harness import WAIT, random_tokens
 from tests.engine_adapters.embedded.test_cold_tier_faults import nothing_held
 from tests.engine_adapters.embedded.test_cold_tiers import PROMPT, answer, ask, config, running, settle, warm
+from tests.waiting import until
 
 __all__ = ["config"]  # the fixture
 
@@ -117,7 +118,7 @@ def test_who_is_cancelled_meanwhile_leaves_nothing_and_others_go_on(
 
         def slowly(*args: Any, **keywords: Any) -> None:
             reached.set()
-            go.wait(20)
+            go.wait(WAIT)
             write(*args, **keywords)
 
         monkeypatch.setattr(adapter.runner.kv, "write_blocks", slowly)
@@ -127,7 +128,7 @@ def test_who_is_cancelled_meanwhile_leaves_nothing_and_others_go_on(
             request = GenerateRequest("gone", "completions", "tiny", PROMPT, params, scope="default")
             stream = adapter.generate(request)
             first = asyncio.ensure_future(anext(stream))
-            await asyncio.to_thread(reached.wait, 20)
+            await asyncio.to_thread(reached.wait, WAIT)
             other = asyncio.ensure_future(answer(adapter, PROMPT, 12))
             first.cancel()
             await asyncio.gather(first, return_exceptions=True)
@@ -175,7 +176,7 @@ def test_a_request_begins_before_its_last_layer_is_there(
             return wait_layer(load, layer)
 
         def after_that(*args: Any, **keywords: Any) -> None:
-            assert begun.wait(20)
+            assert begun.wait(WAIT)
             write(*args, **keywords)
 
         monkeypatch.setattr(OwnLoad, "wait_layer", begins)
@@ -199,7 +200,7 @@ def test_a_layer_that_does_not_come_is_recomputed_with_all_others(
             return wait_layer(load, layer)
 
         def breaks(*_: Any, **__: Any) -> None:
-            assert begun.wait(20)
+            assert begun.wait(WAIT)
             raise RuntimeError("broken")
 
         monkeypatch.setattr(OwnLoad, "wait_layer", begins)
@@ -220,8 +221,8 @@ def test_while_others_run_nobody_waits_for_layers(layered: EmbeddedConfig) -> No
         steps = Steps(adapter)
 
         async def beside() -> tuple[str, Usage]:
-            other = asyncio.ensure_future(answer(adapter, random_tokens(40, 8), 60))
-            await asyncio.sleep(0.02)
+            other = asyncio.ensure_future(answer(adapter, random_tokens(40, 8), 400))
+            await until(lambda: adapter.engine.counters()["running"] > 0, "it runs")
             result = await answer(adapter, PROMPT, 12)
             await other
             return result

@@ -5,12 +5,16 @@ import itertools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import pytest
 
+from cache_core.tiered import TieringOptions
 from engine_adapters.base import GenerateRequest, SamplingParams, TextDelta, Usage
+from engine_adapters.embedded import cold_tiers
 from engine_adapters.embedded.adapter import EmbeddedAdapter
 from engine_adapters.embedded.config import EmbeddedConfig, SchedulerLimits
 from tests.cache_core.tiered.world import until
@@ -35,7 +39,12 @@ def config(tiny_model: Callable[[str], Path], tmp_path: Path) -> EmbeddedConfig:
 
 @contextmanager
 def running(config: EmbeddedConfig) -> Iterator[EmbeddedAdapter]:
-    adapter = EmbeddedAdapter.load(config, lambda _: None)
+    """With tiers that are never late, where a test has not set its own options."""
+    never_late = cold_tiers.TieringOptions
+    if never_late is TieringOptions:
+        never_late = partial(TieringOptions, fetch_deadline=3600.0, patience=3600.0)
+    with patch.object(cold_tiers, "TieringOptions", never_late):
+        adapter = EmbeddedAdapter.load(config, lambda _: None)
     adapter.tiers and adapter.tiers.computed(0, 1000, 3600.0)  # loading always pays
     try:
         yield adapter
@@ -137,7 +146,7 @@ def test_what_came_up_and_was_evicted_before_its_turn_comes_up_again(config: Emb
         other = random_tokens(64, 9)
 
         async def both() -> tuple[str, Usage]:
-            long = asyncio.ensure_future(answer(adapter, other, 400))
+            long = asyncio.ensure_future(answer(adapter, other, 900))
             await asyncio.to_thread(until, lambda: adapter.engine.counters()["running"] > 0)
             asked = asyncio.ensure_future(answer(adapter, PROMPT, 12))
             await asyncio.to_thread(until, lambda: adapter.cache.match(PROMPT) == 192)

@@ -1,7 +1,6 @@
 """The engine end to end over tiny models: reuse, batching, preemption, cancel, failure."""
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,15 @@ from engine_adapters.errors import (
     EngineOverloadedError,
     InvalidRequestError,
 )
-from tests.engine_adapters.embedded.engine_harness import BLOCK, Harness, Pending, random_tokens, running
+from tests.engine_adapters.embedded.engine_harness import (
+    BLOCK,
+    WAIT,
+    Harness,
+    Pending,
+    random_tokens,
+    running,
+)
+from tests.waiting import wait_until
 
 
 @pytest.fixture
@@ -38,10 +45,7 @@ def harness(llama: Path) -> Iterator[Harness]:
 
 def settle(harness: Harness) -> None:
     """Wait until the engine has nothing left to do."""
-    deadline = time.monotonic() + 60
-    while not harness.idle() and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert harness.idle(), harness.cache.stats()
+    wait_until(harness.idle, "the engine is idle")
 
 
 def test_a_cold_prompt_reports_zero_and_the_same_prefix_reports_every_whole_block(harness: Harness) -> None:
@@ -81,10 +85,8 @@ def test_an_idle_engine_puts_its_blocks_together_and_answers_as_before(llama: Pa
         harness.cache.evict(34 - harness.cache.stats().free)
         fragmented = harness.cache.stats().fragmentation
         harness.engine.wake()  # it had gone to sleep
-        deadline = time.monotonic() + 60
-        while harness.cache.stats().fragmentation > 0.1 and time.monotonic() < deadline:
-            time.sleep(0.01)
-        assert harness.cache.stats().fragmentation <= 0.1 < fragmented
+        assert fragmented > 0.1
+        wait_until(lambda: harness.cache.stats().fragmentation <= 0.1, "the blocks are together")
         assert harness.engine.counters()["blocks_compacted"] > 0
         for prompt, answer in zip(prompts[1::2], answers, strict=True):
             again = harness.ask(prompt)
@@ -121,10 +123,9 @@ def test_another_scope_shares_nothing(harness: Harness) -> None:
 
 def test_two_at_once_with_the_same_prefix_compute_it_once(harness: Harness) -> None:
     prefix = random_tokens(160, 10)
-    gate = threading.Event()
-    harness.runner.before_step = lambda _: gate.wait(30) and None
+    go_on = harness.hold()
     pending = [harness.submit(np.append(prefix, random_tokens(5, 11 + i)), max_tokens=1) for i in range(2)]
-    gate.set()
+    go_on.set()
     answers = [p.result() for p in pending]
     assert sorted(a.done.reused_tokens for a in answers if a.done) == [0, 160]
     assert harness.runner.computed == 160 + 5 + 5
@@ -135,13 +136,13 @@ def test_a_waiter_takes_over_from_the_last_ready_block(llama: Path, how: str) ->
     limits = SchedulerLimits(prefill_budget=64)
     prefix = random_tokens(160, 12)
     with running(llama, limits=limits) as harness:
-        owner = harness.submit(np.append(prefix, [5]), max_tokens=4)
-        calls = 0
+        calls, known = 0, threading.Event()
 
         def step(segments: object) -> None:
             nonlocal calls
             calls += 1
             if calls == 2:
+                known.wait(WAIT)
                 waiter.append(harness.submit(np.append(prefix, [9]), max_tokens=4))
                 if how == "cancelled":
                     harness.engine.cancel(owner.id)
@@ -150,9 +151,9 @@ def test_a_waiter_takes_over_from_the_last_ready_block(llama: Path, how: str) ->
 
         waiter: list[Pending] = []
         harness.runner.before_step = step
-        deadline = time.monotonic() + 30
-        while not waiter and time.monotonic() < deadline:
-            time.sleep(0.001)
+        owner = harness.submit(np.append(prefix, [5]), max_tokens=4)
+        known.set()
+        wait_until(lambda: waiter, "the second one has come")
         answer = waiter[0].result()
         assert answer.done is not None
         assert answer.done.reused_tokens == (128 if how == "cancelled" else 64)
@@ -194,12 +195,11 @@ def test_a_fault_in_one_requests_output_ends_that_request_only(harness: Harness,
         return sequence
 
     harness.engine._sequence = faulty  # type: ignore[method-assign]
-    gate = threading.Event()
-    harness.runner.before_step = lambda _: gate.wait(30) and None
+    go_on = harness.hold()
     harness.submit(random_tokens(5, 15), max_tokens=1)  # holds the engine until all others are queued
     healthy = [harness.submit(prompt) for _ in range(2)]
     broken = harness.submit(prompt, scope="faulty", n=2)
-    gate.set()
+    go_on.set()
     assert isinstance(broken.result().error, EngineFailureError)
     assert [each.result().tokens() for each in healthy] == [expected] * 2
     assert harness.engine.alive
@@ -217,7 +217,7 @@ def test_a_fault_between_steps_ends_what_runs_and_the_engine_goes_on(harness: Ha
         scheduler.plan = plan  # type: ignore[method-assign]
         raise NativePanic
 
-    pending = harness.submit(random_tokens(20, 16), max_tokens=500)
+    pending = harness.submit(random_tokens(20, 16), max_tokens=2000)
     pending.next()
     scheduler.plan = explode  # type: ignore[method-assign]
     assert isinstance(pending.result().error, EngineFailureError)
@@ -226,21 +226,21 @@ def test_a_fault_between_steps_ends_what_runs_and_the_engine_goes_on(harness: Ha
 
 
 def test_a_cancelled_request_leaves_the_batch_within_one_step(harness: Harness) -> None:
-    victim = harness.submit(random_tokens(30, 14), max_tokens=2000)
-    other = harness.submit(random_tokens(30, 15), max_tokens=40)
-    for _ in range(3):
-        victim.next()
-    seen: list[int] = []
+    both, seen = threading.Event(), list[int]()
 
     def step(segments: list[object]) -> None:
-        if len(seen) == 0:
-            harness.engine.cancel(victim.id)
+        both.wait(WAIT)
         seen.append(len(segments))
+        if len(seen) == 5:
+            harness.engine.cancel(victim.id)
 
     harness.runner.before_step = step  # type: ignore[assignment]
+    victim = harness.submit(random_tokens(30, 14), max_tokens=2000)
+    other = harness.submit(random_tokens(30, 15), max_tokens=40)
+    both.set()
     other.result()
-    assert seen[0] == 2
-    assert set(seen[1:]) == {1}
+    assert seen[2:5] == [2] * 3
+    assert set(seen[5:]) == {1}
     settle(harness)
 
 
@@ -249,12 +249,11 @@ def test_cancel_in_every_phase_releases_every_block(llama: Path, phase: str) -> 
     limits = SchedulerLimits(max_running=1, prefill_budget=32)
     with running(llama, limits=limits) as harness:
         blocker = harness.submit(random_tokens(20, 16), max_tokens=30) if phase == "queued" else None
-        victim = harness.submit(random_tokens(200, 17), max_tokens=500)
+        victim = harness.submit(random_tokens(200, 17), max_tokens=1500)
         if phase == "decode":
             victim.next()
         elif phase == "prefill":
-            while harness.runner.computed < 64:
-                time.sleep(0.001)
+            wait_until(lambda: harness.runner.computed >= 64, "it is in the middle of its prompt")
         harness.engine.cancel(victim.id)
         if blocker is not None:
             assert blocker.result().finish == {0: "length"}
@@ -267,7 +266,9 @@ def test_preempted_requests_still_answer_as_if_alone(llama: Path) -> None:
     with running(llama) as roomy:
         expected = [roomy.ask(p, max_tokens=60).tokens() for p in prompts]
     with running(llama, blocks=16) as tight:
+        go_on = tight.hold()
         pending = [tight.submit(p, max_tokens=60) for p in prompts]
+        go_on.set()
         answers = [p.result() for p in pending]
         assert tight.engine.counters()["preemptions"] > 0
         assert [a.tokens() for a in answers] == expected
@@ -325,9 +326,13 @@ def test_choices_that_do_not_fit_beside_each_other_still_all_finish(llama: Path)
 def test_the_queue_is_bounded(llama: Path) -> None:
     limits = SchedulerLimits(max_running=1, max_waiting=2)
     with running(llama, limits=limits) as harness:
-        pending = [harness.submit(random_tokens(10, 40 + i), max_tokens=50) for i in range(3)]
+        go_on = harness.hold()
+        pending = [harness.submit(random_tokens(10, 40), max_tokens=50)]
+        wait_until(lambda: harness.runner.steps, "the first one runs")
+        pending += [harness.submit(random_tokens(10, 41 + i), max_tokens=50) for i in range(2)]
         with pytest.raises(EngineOverloadedError):
             harness.submit(random_tokens(10, 50))
+        go_on.set()
         for each in pending:
             each.result()
         assert harness.ask(random_tokens(10, 50)).done is not None
@@ -344,10 +349,12 @@ def test_stopping_ends_what_runs_with_not_ready_and_refuses_more(llama: Path) ->
 
 
 def test_a_choice_can_be_finished_early_and_the_rest_goes_on(harness: Harness) -> None:
+    go_on = harness.hold(20)
     pending = harness.submit(random_tokens(30, 62), n=2, temperature=1.0, seed=3, max_tokens=60)
     while not isinstance(item := pending.next(), Output) or item.index != 1:
         pass
     harness.engine.finish_choice(pending.id, 1)
+    go_on.set()
     answer = pending.result()
     assert answer.finish == {0: "length", 1: "stop"}
     assert len(answer.tokens(0)) == 60

@@ -109,9 +109,11 @@ def test_a_scope_keeps_no_more_than_its_share_and_others_keep_theirs(engine: Har
 
 
 def test_a_cancelled_request_keeps_nothing(engine: Harness) -> None:
+    go_on = engine.hold(5)
     pending = engine.submit(PROMPT, retention=Retention(pin_s=60.0), max_tokens=300)
     pending.next()
     engine.engine.cancel(pending.id)
+    go_on.set()
     engine.submit(random_tokens(20, 5), "pressure", max_tokens=1).result()
     assert engine.cache.stats().kept == 0
     press(engine)

@@ -20,7 +20,7 @@ from engine_adapters.errors import (
 )
 from engine_adapters.rpc.server import Server
 from tests.gateway.scripted_engine import ScriptedEngine, byte_ids, hello, usage_of
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 
 def request(number: int = 0) -> GenerateRequest:
@@ -69,7 +69,7 @@ async def test_chats_go_with_their_body_to_an_engine_that_takes_some_as_messages
 ) -> None:
     engine = made()
     server = await serve(engine, path)
-    adapter = await EngineInProcess.connect(path, timeout_s=5)
+    adapter = await EngineInProcess.connect(path, timeout_s=PATIENCE_S)
     body = {"messages": [{"role": "user", "content": "hi"}]}
     for route in ("chat", "completions"):
         asked = replace(request(), route=route, body=body)  # type: ignore[arg-type]
@@ -81,7 +81,7 @@ async def test_chats_go_with_their_body_to_an_engine_that_takes_some_as_messages
 
 @pytest.fixture
 async def adapter(server: Server, path: Path) -> AsyncIterator[EngineInProcess]:
-    adapter = await EngineInProcess.connect(path, timeout_s=5)
+    adapter = await EngineInProcess.connect(path, timeout_s=PATIENCE_S)
     yield adapter
     await adapter.aclose()
 
@@ -105,7 +105,7 @@ async def test_it_says_what_the_engine_says(adapter: EngineInProcess, engine: Sc
 async def test_requests_of_two_processes_run_side_by_side(
     adapter: EngineInProcess, engine: ScriptedEngine, path: Path
 ) -> None:
-    other = await EngineInProcess.connect(path, timeout_s=5)
+    other = await EngineInProcess.connect(path, timeout_s=PATIENCE_S)
 
     async def run(by: EngineInProcess, number: int) -> list[Event]:
         return [event async for event in by.generate(request(number))]

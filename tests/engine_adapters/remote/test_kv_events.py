@@ -25,6 +25,7 @@ from engine_adapters.remote.kv_events import (
     decode_batch,
 )
 from tests.exchanges import FOLDER
+from tests.waiting import PATIENCE_S, until
 
 encode = msgspec.msgpack.encode
 
@@ -140,12 +141,18 @@ def test_what_the_real_engines_published_is_read(name: str):
     assert any(isinstance(event, AllCleared) for event in events)
 
 
+async def subscribed(events: zmq.asyncio.Socket) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while not (await events.recv()).startswith(b"\x01"):
+            pass
+
+
 class Publisher:
     """Publishes as the engines do, and gives out again what it has kept."""
 
     def __init__(self, folder: Path) -> None:
         self._context = zmq.asyncio.Context()
-        self.events = self._context.socket(zmq.PUB)
+        self.events = self._context.socket(zmq.XPUB)  # which tells, unlike PUB, who subscribes
         self.replay = self._context.socket(zmq.ROUTER)
         self.endpoint, self.replay_endpoint = f"ipc://{folder}/events", f"ipc://{folder}/replay"
         self.events.bind(self.endpoint)
@@ -153,6 +160,10 @@ class Publisher:
         self.kept: dict[int, bytes] = {}
         self.sent = 0
         self._answering = asyncio.ensure_future(self._answer())
+
+    async def subscribed(self) -> None:
+        """A subscription has arrived: what is sent from now on is heard."""
+        await subscribed(self.events)
 
     async def send(self, seq: int, payload: bytes | None = None, keep: bool = True) -> None:
         self.sent += 1
@@ -188,10 +199,10 @@ async def heard(
     async with KvEventStream(source) as stream:
         items = aiter(stream)
         first = asyncio.ensure_future(anext(items))
-        await asyncio.sleep(0.2)  # subscriptions travel
+        await publisher.subscribed()
         for seq, keep in sends:
             await publisher.send(seq, keep=keep)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE_S):
             got = [await first] + [await anext(items) for _ in range(count - 1)]
     return [item.seq if isinstance(item, KvEventBatch) else item for item in got]
 
@@ -211,10 +222,10 @@ async def test_a_gap_is_filled_where_the_engine_gives_it_out_again(publisher: Pu
     async with KvEventStream(source) as stream:
         items = aiter(stream)
         first = asyncio.ensure_future(anext(items))
-        await asyncio.sleep(0.2)
+        await publisher.subscribed()
         publisher.kept |= {seq: cleared(seq) for seq in (0, 2, 3)}
         await publisher.send(4)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE_S):
             got = [await first] + [await anext(items) for _ in range(4)]
     assert [getattr(each, "seq", each) for each in got] == [0, Missed(1), 2, 3, 4]
 
@@ -222,7 +233,7 @@ async def test_a_gap_is_filled_where_the_engine_gives_it_out_again(publisher: Pu
 async def test_what_an_idle_engine_has_published_is_fetched_at_once(publisher: Publisher):
     publisher.kept = {seq: cleared(seq) for seq in (1, 2)}
     source = KvEventSource(publisher.endpoint, "kv", publisher.replay_endpoint)
-    async with KvEventStream(source) as stream, asyncio.timeout(30):
+    async with KvEventStream(source) as stream, asyncio.timeout(PATIENCE_S):
         items = aiter(stream)
         got = [await anext(items) for _ in range(3)]
     assert [getattr(each, "seq", each) for each in got] == [Missed(1), 1, 2]
@@ -231,10 +242,10 @@ async def test_what_an_idle_engine_has_published_is_fetched_at_once(publisher: P
 async def test_what_was_fetched_before_it_came_is_no_new_start(publisher: Publisher):
     publisher.kept = {seq: cleared(seq) for seq in range(5)}
     source = KvEventSource(publisher.endpoint, "kv", publisher.replay_endpoint)
-    async with KvEventStream(source) as stream, asyncio.timeout(30):
+    async with KvEventStream(source) as stream, asyncio.timeout(PATIENCE_S):
         items = aiter(stream)
         got = [(await anext(items)).seq for _ in range(5)]
-        await asyncio.sleep(0.2)
+        await publisher.subscribed()
         for seq in (3, 4):
             await publisher.send(seq, cleared(seq))
         await publisher.send(5)
@@ -243,12 +254,10 @@ async def test_what_was_fetched_before_it_came_is_no_new_start(publisher: Publis
 
 
 async def test_it_says_whether_the_engine_is_connected(publisher: Publisher):
-    async with KvEventStream(KvEventSource(publisher.endpoint, "kv")) as stream, asyncio.timeout(30):
-        while not stream.connected:  # noqa: ASYNC110  there is nothing that tells
-            await asyncio.sleep(0.01)
+    async with KvEventStream(KvEventSource(publisher.endpoint, "kv")) as stream, asyncio.timeout(PATIENCE_S):
+        await until(lambda: stream.connected, "it is connected")
         publisher.events.close(linger=0)
-        while stream.connected:  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+        await until(lambda: not stream.connected, "it has gone")
 
 
 async def test_an_engine_that_starts_anew_voids_what_was_known(publisher: Publisher):
@@ -259,10 +268,10 @@ async def test_an_engine_that_starts_anew_voids_what_was_known(publisher: Publis
 async def test_an_engine_that_starts_anew_is_followed_from_its_first_batch(publisher: Publisher):
     publisher.kept = {0: cleared(0), 1: cleared(1)}
     source = KvEventSource(publisher.endpoint, "kv", publisher.replay_endpoint)
-    async with KvEventStream(source) as stream, asyncio.timeout(30):
+    async with KvEventStream(source) as stream, asyncio.timeout(PATIENCE_S):
         items = aiter(stream)
         got = [await anext(items) for _ in range(2)]
-        await asyncio.sleep(0.2)
+        await publisher.subscribed()
         await publisher.send(2)
         got.append(await anext(items))
         await publisher.send(1)
@@ -274,11 +283,11 @@ async def test_what_is_no_batch_is_missed_and_the_stream_goes_on(publisher: Publ
     async with KvEventStream(KvEventSource(publisher.endpoint, "kv")) as stream:
         items = aiter(stream)
         first = asyncio.ensure_future(anext(items))
-        await asyncio.sleep(0.2)
+        await publisher.subscribed()
         await publisher.send(0, b"\xc1")
         await publisher.events.send_multipart([b"kv", b"short"])
         await publisher.send(1)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE_S):
             assert await first == Missed(1)  # it may have said anything
             assert (await anext(items)).seq == 1
         assert stream.malformed == 2
@@ -290,11 +299,11 @@ async def test_an_engine_that_connects_is_heard(tmp_path: Path):
     async with KvEventStream(KvEventSource(endpoint, bind=True)) as stream:
         items = aiter(stream)
         first = asyncio.ensure_future(anext(items))
-        with context.socket(zmq.PUB) as engine:
+        with context.socket(zmq.XPUB) as engine:
             engine.connect(endpoint)
-            await asyncio.sleep(0.2)
+            await subscribed(engine)
             await engine.send_multipart([b"", (0).to_bytes(8, "big"), cleared(0)])
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(PATIENCE_S):
                 assert (await first).events == (AllCleared(),)
     context.destroy(linger=0)
 

@@ -70,13 +70,13 @@ class Slow(Replay):
 
     async def __call__(self, request: Request) -> Response:
         if request.url.path == "/v1/completions":
-            await asyncio.sleep(1.0)
+            await asyncio.sleep(3.5)
         return await super().__call__(request)
 
 
 async def test_a_first_token_that_takes_longer_than_metrics_may_is_waited_for():
     with served(Slow(list(DETECTION))) as url:
-        assert (await VllmEngine("e", url, options=HttpOptions(probe_s=0.5)).detect()).reports_reuse is True
+        assert (await VllmEngine("e", url, options=HttpOptions(probe_s=2)).detect()).reports_reuse is True
 
 
 async def test_a_server_without_completions_is_not_known_to_report():

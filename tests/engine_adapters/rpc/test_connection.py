@@ -17,6 +17,7 @@ from engine_adapters.rpc.errors import AwayError, FailedError
 from engine_adapters.rpc.link import Link
 from engine_adapters.rpc.server import Server
 from engine_adapters.rpc.service import Service
+from tests.waiting import PATIENCE_S, until
 
 
 class Offered:
@@ -160,13 +161,13 @@ async def test_who_does_not_read_holds_the_sender_at_the_window(client: Connecti
         for _ in range(10):
             await client.call("add", 1, 1)  # another call is not held up
         assert offered.given <= WINDOW + 1
-    await asyncio.wait_for(offered.left.wait(), 5)
+    await asyncio.wait_for(offered.left.wait(), PATIENCE_S)
 
 
 async def test_closing_a_stream_cancels_it_there(client: Connection, offered: Offered) -> None:
     async with aclosing(client.stream("count", 100 * WINDOW)) as batches:
         await anext(batches)
-    await asyncio.wait_for(offered.left.wait(), 5)
+    await asyncio.wait_for(offered.left.wait(), PATIENCE_S)
     assert offered.given < 2 * WINDOW
     assert await client.call("add", 1, 1) == 2
 
@@ -174,7 +175,7 @@ async def test_closing_a_stream_cancels_it_there(client: Connection, offered: Of
 async def test_a_call_nobody_waits_for_is_cancelled_there(client: Connection, offered: Offered) -> None:
     with pytest.raises(AwayError, match="was not answered within"):
         await client.call("hangs", timeout_s=0.05)
-    await asyncio.wait_for(offered.left.wait(), 5)
+    await asyncio.wait_for(offered.left.wait(), PATIENCE_S)
 
 
 async def test_when_a_reader_goes_all_that_runs_for_it_is_cancelled(
@@ -183,7 +184,7 @@ async def test_when_a_reader_goes_all_that_runs_for_it_is_cancelled(
     async with aclosing(client.stream("count", 100 * WINDOW)) as batches:
         await anext(batches)
         client.close()
-        await asyncio.wait_for(offered.left.wait(), 5)
+        await asyncio.wait_for(offered.left.wait(), PATIENCE_S)
         assert len(offered.gone) == 1
         with pytest.raises(AwayError):
             async for _ in batches:
@@ -218,7 +219,7 @@ async def test_who_sends_no_frames_is_cut_and_others_are_not(
 ) -> None:
     reader, writer = await asyncio.open_unix_connection(str(path))
     writer.write(data)
-    assert await asyncio.wait_for(reader.read(), 5) == b""
+    assert await asyncio.wait_for(reader.read(), PATIENCE_S) == b""
     writer.close()
     assert await client.call("add", 1, 1) == 2
 
@@ -254,14 +255,12 @@ async def test_a_link_comes_back_and_greets_again(offered: Offered, path: Path) 
         await link.call("add", 1, 1)
     link.start()
     first = await Server(offered.service()).listen(path)
-    await link.there(5)
+    await link.there(PATIENCE_S)
     assert await link.call("add", 2, 2) == 4
     first.close()
-    while link.is_there:  # noqa: ASYNC110
-        await asyncio.sleep(0)
+    await until(lambda: not link.is_there, "it has gone")
     second = await Server(offered.service()).listen(path)
-    while not link.is_there:  # noqa: ASYNC110
-        await asyncio.sleep(0.01)
+    await until(lambda: link.is_there, "it is back")
     assert await link.call("add", 2, 3) == 5
     assert greeted == [2, 2]
     await link.aclose()
@@ -273,7 +272,7 @@ async def test_a_process_that_hangs_holds_nobody_up_twice(offered: Offered, path
     link = Link(str(path), "the other")
     link.start()
     deaf = await asyncio.get_running_loop().create_unix_server(asyncio.Protocol, str(path))
-    await link.there(5)
+    await link.there(PATIENCE_S)
     with pytest.raises(AwayError, match="not answered"):
         await link.call("add", 1, 1, timeout_s=0.05)
     assert not link.is_there
@@ -283,19 +282,17 @@ async def test_a_process_that_hangs_holds_nobody_up_twice(offered: Offered, path
     link._current.close()
     deaf.close()
     server = await Server(offered.service()).listen(path)
-    while not link.is_there:  # noqa: ASYNC110
-        await asyncio.sleep(0.01)
+    await until(lambda: link.is_there, "it is back")
     with pytest.raises(AwayError, match="not answered"):
         await link.call("hangs", timeout_s=0.05)
-    while not link.is_there:  # noqa: ASYNC110
-        await asyncio.sleep(0.01)
+    await until(lambda: link.is_there, "it is back")
     assert await link.call("add", 1, 1) == 2
     await link.aclose()
     server.close()
 
 
 async def test_threads_call_and_wait(server: Server, path: Path) -> None:
-    client = BlockingClient(str(path), timeout_s=5)
+    client = BlockingClient(str(path), timeout_s=PATIENCE_S)
 
     def calls(number: int) -> list[int]:
         return [client.call("add", number, each) for each in range(100)]
@@ -309,7 +306,7 @@ async def test_threads_call_and_wait(server: Server, path: Path) -> None:
 
 
 async def test_threads_find_a_server_that_was_started_again(offered: Offered, path: Path) -> None:
-    client = BlockingClient(str(path), timeout_s=5)
+    client = BlockingClient(str(path), timeout_s=PATIENCE_S)
     first = await Server(offered.service()).listen(path)
     assert await asyncio.to_thread(client.call, "add", 1, 1) == 2
     first.close()

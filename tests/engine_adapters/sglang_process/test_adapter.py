@@ -20,7 +20,7 @@ from engine_adapters.errors import (
 )
 from engine_adapters.sglang_process.adapter import SGLangProcess
 from engine_adapters.sglang_process.config import SGLangConfig
-from tests.processes import run_python
+from tests.processes import lives, run_python
 from tests.waiting import until
 
 STAND_IN = Path(__file__).with_name("stand_in")
@@ -29,7 +29,9 @@ BREAKS, REFUSED, FOREVER, PRINTS = 13, 14, 15, 16  # first ids that the stand-in
 
 def config(model: Path, **more: object) -> SGLangConfig:
     environ = {"PYTHONPATH": str(STAND_IN)}
-    return SGLangConfig(Path(sys.executable), model, environ=environ, start_s=60, restart_wait_s=0.01, **more)
+    return SGLangConfig(
+        Path(sys.executable), model, environ=environ, start_s=300, restart_wait_s=0.01, **more
+    )
 
 
 def request(*ids: int, rid: str = "r", **sampling: object) -> GenerateRequest:
@@ -182,7 +184,7 @@ def test_the_process_dies_with_its_parent(model: Path):
         asyncio.run(main())
     """
     child = int(run_python(code, str(model), str(STAND_IN)).stdout)
-    asyncio.run(until(lambda: not _alive(child)))
+    asyncio.run(until(lambda: not lives(child)))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a child that does not listen")
@@ -207,12 +209,4 @@ def test_the_process_dies_with_its_parent_even_while_the_model_loads(model: Path
         asyncio.run(main())
     """
     child = int(run_python(code, str(model), str(STAND_IN), str(tmp_path / "loads")).stdout)
-    asyncio.run(until(lambda: not _alive(child)))
-
-
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    asyncio.run(until(lambda: not lives(child)))

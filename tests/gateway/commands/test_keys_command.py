@@ -14,7 +14,7 @@ from tests.gateway.tenants.people import whose
 
 def run(*arguments: str, given: str = "") -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "gateway", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, input=given, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, input=given, check=False)
 
 
 def test_a_new_key_is_shown_once_and_its_line_opens_the_door(tmp_path: Path) -> None:
@@ -95,6 +95,6 @@ def test_with_keys_or_where_it_is_meant_it_listens(tmp_path: Path, allowed: str)
         lines = [child.stderr.readline() for _ in range(1 if allowed == "tenants" else 2)]
     finally:
         child.kill()
-        child.communicate(timeout=30)
+        child.communicate(timeout=120)
     assert "listening on http://0.0.0.0" in lines[-1]
     assert ("WARNING" in lines[0]) is (allowed != "tenants")

@@ -29,7 +29,7 @@ def path(tmp_path: Path) -> Path:
 
 def kvgate(*args: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "gateway", "ledger", *args]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
 
 
 def test_prune_deletes_what_is_older_and_says_how_much(path: Path) -> None:

@@ -35,7 +35,7 @@ def log(tmp_path: Path) -> Path:
 
 def lint(*arguments: object, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
     command = [sys.executable, "-m", "gateway", "lint", *map(str, arguments)]
-    return subprocess.run(command, input=given, capture_output=True, check=False, timeout=120)
+    return subprocess.run(command, input=given, capture_output=True, check=False, timeout=300)
 
 
 def test_json_has_the_findings_and_the_reuse_before_and_after(log: Path):

@@ -31,7 +31,7 @@ def command(*arguments: str) -> list[str]:
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command(*arguments), capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command(*arguments), capture_output=True, text=True, timeout=300, check=False)
 
 
 @pytest.fixture
@@ -57,9 +57,11 @@ def test_a_file_is_served_and_its_ledger_written(file: Path, tmp_path: Path) -> 
             ready = json.loads(child.stdout.readline())
             assert ready["model"] == MODEL
             url = ready["base_url"].removesuffix("/v1")
-            first, second = (httpx.post(url + CHAT, json=BODY).json()["usage"]["kvgate"] for _ in range(2))
+            first, second = (
+                httpx.post(url + CHAT, json=BODY, timeout=60).json()["usage"]["kvgate"] for _ in range(2)
+            )
             child.send_signal(signal.SIGTERM)
-            _, errors = child.communicate(timeout=30)
+            _, errors = child.communicate(timeout=300)
         finally:
             child.kill()
             child.wait()
@@ -161,9 +163,9 @@ def test_sglang_runs_in_a_process_of_its_own(file: Path, tiny_model: Callable[..
     try:
         ready = json.loads(child.stdout.readline())
         body = {"model": "tiny", "prompt": [5, 6, 7], "max_tokens": 4}
-        answer = httpx.post(f"{ready['base_url']}/completions", json=body, timeout=30)
+        answer = httpx.post(f"{ready['base_url']}/completions", json=body, timeout=300)
         child.send_signal(signal.SIGTERM)
-        status = child.wait(30)
+        status = child.wait(120)
     finally:
         child.kill()
         child.wait()
@@ -249,9 +251,9 @@ def test_a_gateway_is_served_from_the_environment_alone(tmp_path: Path) -> None:
         )
         try:
             ready = json.loads(child.stdout.readline())
-            answer = httpx.post(ready["base_url"] + "/chat/completions", json=BODY)
+            answer = httpx.post(ready["base_url"] + "/chat/completions", json=BODY, timeout=60)
             child.send_signal(signal.SIGTERM)
-            status = child.wait(30)
+            status = child.wait(120)
         finally:
             child.kill()
             child.wait()
@@ -265,7 +267,7 @@ def test_keys_that_nothing_would_read_are_refused() -> None:
         env={**os.environ, "KVGATE__USAGE": "full"},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
     assert shown.returncode == 1

@@ -171,7 +171,7 @@ def test_what_a_storm_took_is_given_back(file: Path) -> None:
         gateway.http.close()
         before = settles(pid, held(pid).descriptors)
         _storm(gateway.url)
-        with httpx.Client() as http:
+        with httpx.Client(timeout=60) as http:
             wait_until(
                 lambda: "kvgate_requests_in_flight 0.0" in http.get(f"{gateway.url}/metrics").text,
                 "again",

@@ -38,15 +38,18 @@ def test_typed_control_tokens_are_counted_and_never_shown(
     server: Running, prompts: PromptTokenizer, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    told = post(server, {"role": "user", "content": "a<|im_end|>b<|im_start|>"}).headers["x-kvgate-canon"]
-    assert told == "safe; edits=0; control_tokens=2"
+    told = post(server, {"role": "user", "content": "a<|im_end|>b<|im_start|>"}).headers
+    assert told["x-kvgate-canon"] == "safe; edits=0; control_tokens=2"
     assert "control_tokens" not in post(server, {"role": "user", "content": "a"}).headers["x-kvgate-canon"]
 
     def lines() -> list[dict[str, Any]]:
         return [vars(record).get("fields", {}) for record in caplog.records]
 
-    wait_until(lambda: any("control_tokens" in line for line in lines()), "the access line")
-    assert [line["control_tokens"] for line in lines() if "control_tokens" in line] == [2]
+    def its() -> list[dict[str, Any]]:
+        return [line for line in lines() if line.get("id") == told["x-request-id"]]
+
+    wait_until(its, "the access line")
+    assert [line["control_tokens"] for line in its()] == [2]
     assert "im_end" not in str(lines())
 
 

@@ -53,12 +53,12 @@ def test_it_serves_completions_and_ends_the_engine_with_itself(
         ready = json.loads(process.stdout.readline())
         assert ready["model"] == "m"
         body = {"model": "m", "prompt": [7, 8, 9], "max_tokens": 3}
-        answer = httpx.post(f"{ready['base_url']}/completions", json=body, timeout=60).json()
+        answer = httpx.post(f"{ready['base_url']}/completions", json=body, timeout=300).json()
         assert answer["choices"][0]["text"] == " 7 8 9"
         assert answer["usage"]["prompt_tokens_details"]["cached_tokens"] == 3
         (child,) = _children(process.pid)
         process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=60) in (0, -signal.SIGTERM)
+        assert process.wait(timeout=300) in (0, -signal.SIGTERM)
         assert not Path(f"/proc/{child}").exists()
 
 
@@ -66,7 +66,7 @@ def test_one_that_does_not_start_ends_the_server_with_what_it_said(
     tiny_model: Callable[..., Path], tmp_path: Path
 ) -> None:
     with served(tmp_path, tiny_model("qwen3"), arguments={"fail": "no such weights"}) as process:
-        _, said = process.communicate(timeout=60)
+        _, said = process.communicate(timeout=300)
     assert process.returncode == 1
     assert "no such weights" in said
 

@@ -172,7 +172,7 @@ def check(answer: http.client.HTTPResponse, body: bytes, asked: tuple, seen: Cou
 
 def send_bad(gateway: Relaying, count: int, numbers: random.Random) -> Counter:
     seen: Counter = Counter()
-    connection = http.client.HTTPConnection("127.0.0.1", gateway.port, timeout=30)
+    connection = http.client.HTTPConnection("127.0.0.1", gateway.port, timeout=60)
     for _ in range(count):
         asked = bad_request(numbers)
         connection.request(*asked)
@@ -199,7 +199,7 @@ BROKEN = (
 def send_broken(gateway: Relaying, count: int, numbers: random.Random) -> None:
     """Connections that end in the middle of something, some of them hard."""
     for _ in range(count):
-        with socket.create_connection(("127.0.0.1", gateway.port), timeout=20) as client:
+        with socket.create_connection(("127.0.0.1", gateway.port), timeout=60) as client:
             client.sendall(numbers.choice(BROKEN))
             if numbers.random() < 0.5:
                 client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

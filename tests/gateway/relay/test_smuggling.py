@@ -70,7 +70,7 @@ def pair(relay_to):
 def talk(port: int, *sent: bytes, pieces: int = 1) -> bytes:
     """All that comes until the gateway ends the connection; each of `sent` goes in so many packets."""
     answer = b""
-    with socket.create_connection(("127.0.0.1", port), timeout=20.0) as client:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as client:
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for data in sent:
             size = -(-len(data) // pieces)
@@ -166,7 +166,7 @@ def test_heads_beyond_the_bound_are_refused_while_they_come(pair, head: bytes) -
 
 
 def test_a_head_that_never_ends_is_let_go(pair) -> None:
-    with socket.create_connection(("127.0.0.1", pair.gateway.port), timeout=20) as client:
+    with socket.create_connection(("127.0.0.1", pair.gateway.port), timeout=60) as client:
         client.sendall(CHAT)
         for _ in range(200):
             try:

@@ -143,7 +143,7 @@ FORMS = [
 
 def receive(pair: Pair, kind: Kind) -> tuple[bytes, bool]:
     """The body as it came over the socket, and whether it ended as HTTP has it."""
-    with socket.create_connection(("127.0.0.1", pair.gateway.port), timeout=20) as client:
+    with socket.create_connection(("127.0.0.1", pair.gateway.port), timeout=60) as client:
         client.sendall(kind.ask())
         data = b""
         while piece := client.recv(1 << 20):

@@ -36,7 +36,7 @@ async def test_processes_find_what_others_bound() -> None:
 
 async def test_gateways_find_what_others_bound_in_redis() -> None:
     with RedisServer.started() as server:
-        options = RedisOptions(server.url, timeout_s=1.0)
+        options = RedisOptions(server.url, timeout_s=20)
         states = [SharedState(options), SharedState(options)]
         try:
             one, other = (

@@ -136,7 +136,7 @@ def test_expect_continue_is_answered(server: Running) -> None:
 )
 def test_a_connection_goes_on_after_an_error(small: Running, raw: bytes, status: int) -> None:
     transport = httpx.HTTPTransport(limits=httpx.Limits(max_connections=1))
-    with httpx.Client(base_url=small.url, transport=transport) as http:
+    with httpx.Client(base_url=small.url, transport=transport, timeout=60) as http:
         for _ in range(3):
             assert http.post(CHAT, content=raw).status_code == status
             assert http.post(CHAT, content=RAW).status_code == 200

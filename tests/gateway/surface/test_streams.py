@@ -314,5 +314,5 @@ def test_an_engine_that_ignores_cancellation_holds_nothing_up(serve_with) -> Non
 
 
 def test_http_1_0_and_closing_clients_get_a_whole_stream(server: Running) -> None:
-    with httpx.Client(base_url=server.url, headers={"connection": "close"}) as http:
+    with httpx.Client(base_url=server.url, headers={"connection": "close"}, timeout=60) as http:
         assert http.post(CHAT, json=body(CHAT, stream=True)).text.endswith("data: [DONE]\n\n")

@@ -192,7 +192,7 @@ def test_in_flight_requests_are_seen_by_a_scrape(fresh: Running) -> None:
     inside: list[Scraped] = []
 
     async def script(request: GenerateRequest) -> AsyncIterator[Event]:
-        async with httpx.AsyncClient(base_url=fresh.url) as client:
+        async with httpx.AsyncClient(base_url=fresh.url, timeout=60) as client:
             inside.append(Scraped((await client.get("/metrics")).text))
         yield Finished(0, "stop")
         yield Usage(len(request.prompt_ids), 1, reuse(0))

@@ -32,7 +32,7 @@ def serving(settings: CaptureSettings, capture: BodyCapture | None = None) -> It
     try:
         while not server.started:
             time.sleep(0.005)
-        with httpx.Client(base_url=url_of(listener), timeout=20) as http:
+        with httpx.Client(base_url=url_of(listener), timeout=60) as http:
             yield http
     finally:
         server.should_exit = True

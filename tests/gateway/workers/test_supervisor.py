@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from gateway.process.listener import ListenError, bound, listen
+from tests.processes import lives
 from tests.waiting import PATIENCE_S, wait_until
 
 LONG = PATIENCE_S
@@ -75,14 +76,6 @@ def start(tmp_path: Path) -> Iterator[Start]:
         server.parent.communicate()
         wait_until(lambda: not any(map(lives, server.pids())), "no process is left", LONG)  # noqa: B023
         shutil.rmtree(server.sockets)
-
-
-def lives(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
-    except FileNotFoundError:
-        return False
-    return state != "Z"
 
 
 def whom(port: int) -> str:

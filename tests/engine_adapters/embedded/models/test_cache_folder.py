@@ -111,7 +111,7 @@ class TestBuildOnce:
             built.append(folder.name)
             write_two(folder)
             building.set()
-            assert finish.wait(30)
+            assert finish.wait(120)
 
         def wait_for_it(line: str) -> None:
             waiting.append(line)
@@ -121,10 +121,10 @@ class TestBuildOnce:
         first = threading.Thread(target=build_once, args=(target, "a", build, silent))
         second = threading.Thread(target=build_once, args=(target, "a", build, wait_for_it))
         first.start()
-        assert building.wait(30)
+        assert building.wait(120)
         second.start()
-        first.join(30)
-        second.join(30)
+        first.join(120)
+        second.join(120)
         assert len(built) == 1
         assert "another process" in waiting[0]
         assert is_whole(target, "a")

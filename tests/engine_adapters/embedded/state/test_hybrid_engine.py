@@ -1,8 +1,6 @@
 """Hybrid models in the engine: what is reused is where KV and state are both whole, and answers never change."""
 
 import gc
-import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -19,6 +17,7 @@ from engine_adapters.embedded.config import SchedulerLimits
 from engine_adapters.embedded.state.auxiliary import AuxiliaryState
 from tests.engine_adapters.embedded.engine_harness import BLOCK, Answer, Harness, random_tokens, running
 from tests.tiny_hybrids import HYBRIDS, MENDED, Hybrid, Mended, save_tiny_hybrid
+from tests.waiting import wait_until
 
 TIE = 1e-3  # of the largest logit: tokens this close to the best one may be chosen in its place
 EOS = 2
@@ -56,10 +55,7 @@ def leaving_nothing(
     """A harness in which no block and no state is held at the end by anybody."""
     with running(folder, blocks=blocks, limits=limits) as harness:
         yield harness
-        deadline = time.monotonic() + 60
-        while not harness.idle() and time.monotonic() < deadline:
-            time.sleep(0.01)
-        assert harness.idle(), harness.cache.stats()
+        wait_until(harness.idle, "the engine is idle")
         assert harness.states is not None
         assert harness.states.store.nbytes <= harness.runner.snapshot_bytes
     gc.collect()
@@ -210,11 +206,10 @@ def test_prompts_that_come_together_compute_their_beginning_once(folder: Path) -
     shared = random_tokens(96, 17)
     prompts = [joined(shared, random_tokens(20, seed)) for seed in (18, 19, 20)] + [shared[:90]]
     with leaving_nothing(folder, limits=SchedulerLimits(prefill_budget=48)) as harness:
-        gate = threading.Event()
-        harness.runner.before_step = lambda _: gate.wait()
+        go_on = harness.hold()
         first = harness.submit(random_tokens(5, 21), max_tokens=1)
         pending = [harness.submit(prompt, max_tokens=4) for prompt in prompts]
-        gate.set()
+        go_on.set()
         first.result()
         answers = [each.result() for each in pending]
         for prompt, answer in zip(prompts, answers, strict=True):
@@ -239,7 +234,9 @@ def test_choices_fork_off_the_prompts_state(folder: Path) -> None:
 def test_who_is_preempted_goes_on_from_a_snapshot_with_the_same_answer(folder: Path) -> None:
     prompts = [random_tokens(45, 30 + i) for i in range(4)]
     with leaving_nothing(folder, blocks=18) as harness:
+        go_on = harness.hold()
         pending = [harness.submit(prompt, max_tokens=40) for prompt in prompts]
+        go_on.set()
         for prompt, each in zip(prompts, pending, strict=True):
             answer = each.result()
             assert len(answer.tokens()) == 40

@@ -20,6 +20,7 @@ from engine_adapters.remote.transport import (
 from engine_adapters.remote.transport.exchange import Exchange
 from engine_adapters.remote.transport.target import Target
 from tests.engine_adapters.remote.transport.raw_server import BOUNDS, answering, asked, request, served, whole
+from tests.waiting import PATIENCE_S, until
 
 CHUNKED = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
 BODY = b"data: 1\n\ndata: 22\n\ndata: [DONE]\n\n"
@@ -158,7 +159,7 @@ async def test_what_is_no_answer_is_broken_and_gives_its_place_back(
 
 
 async def test_a_byte_that_does_not_come_is_waited_for_so_long_and_no_longer() -> None:
-    async with served(answering(CHUNKED, b"3\r\none\r\n", pause_s=3), read_s=0.1) as (client, url):
+    async with served(answering(CHUNKED, b"3\r\none\r\n", pause_s=60), read_s=1) as (client, url):
         exchange = await client.ask("POST", url, b"body", {})
         with pytest.raises(TooSlowError):
             await exchange.read()
@@ -174,18 +175,18 @@ async def test_a_head_that_comes_byte_by_byte_has_no_more_time_than_one_that_doe
 
     async with served(serve, read_s=0.2) as (client, url):
         with pytest.raises(TooSlowError, match="head"):
-            await asyncio.wait_for(asked(client, url), 20)
+            await asyncio.wait_for(asked(client, url), PATIENCE_S)
 
 
 async def test_each_byte_has_its_own_time() -> None:
     parts = [CHUNKED, *[b"1\r\nx\r\n"] * 8, b"0\r\n\r\n"]
-    async with served(answering(*parts, pause_s=0.06), read_s=0.2) as (client, url):
+    async with served(answering(*parts, pause_s=0.3), read_s=2) as (client, url):
         assert await asked(client, url) == b"x" * 8
 
 
 async def test_an_engine_that_takes_no_byte_is_too_slow() -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await asyncio.sleep(10)
+        await asyncio.sleep(600)
 
     async with served(serve, write_s=0.1) as (client, url):
         with pytest.raises(TooSlowError, match="takes no byte"):
@@ -196,10 +197,10 @@ async def test_an_engine_that_answers_before_it_has_read_all_is_heard() -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(whole(b"too large", status="413 Too Large"))
-        await asyncio.sleep(5)
+        await asyncio.sleep(600)
 
-    async with served(serve, write_s=2) as (client, url):
-        async with asyncio.timeout(4):
+    async with served(serve, write_s=PATIENCE_S) as (client, url):
+        async with asyncio.timeout(PATIENCE_S / 2):
             exchange = await client.ask("POST", url, b"x" * (32 << 20), {})
         assert (exchange.status, await exchange.read()) == (413, b"too large")
         exchange.close()
@@ -213,10 +214,11 @@ async def test_nobody_there() -> None:
 
 @pytest.mark.parametrize("when", ["before the head", "in the body"])
 async def test_leaving_cuts_the_connection(when: str) -> None:
-    gone = asyncio.Event()
+    there, gone = asyncio.Event(), asyncio.Event()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await request(reader)
+        there.set()
         if when == "in the body":
             writer.write(CHUNKED + b"3\r\none\r\n")
         assert await reader.read() == b""
@@ -224,18 +226,19 @@ async def test_leaving_cuts_the_connection(when: str) -> None:
 
     async with served(serve, connections=1) as (client, url):
         task = asyncio.create_task(asked(client, url))
-        await asyncio.sleep(0.05)
+        await asyncio.wait_for(there.wait(), PATIENCE_S)
+        await asyncio.sleep(0.05)  # for what it says, which makes no difference
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        await asyncio.wait_for(gone.wait(), 5)
+        await asyncio.wait_for(gone.wait(), PATIENCE_S)
         assert not client.open
 
 
 async def test_closing_the_client_breaks_what_runs() -> None:
-    async with served(answering(CHUNKED, b"", b"", pause_s=5)) as (client, url):
+    async with served(answering(CHUNKED, b"", b"", pause_s=600)) as (client, url):
         running = asyncio.create_task(asked(client, url))
-        await asyncio.sleep(0.05)
+        await until(lambda: client.open, "it is connected")
         await client.aclose()
         with pytest.raises(BrokenError):
             await running

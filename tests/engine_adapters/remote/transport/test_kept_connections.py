@@ -6,7 +6,7 @@ import pytest
 
 from engine_adapters.remote.transport import BrokenError, TransportError
 from tests.engine_adapters.remote.transport.raw_server import answering, asked, request, served, whole
-from tests.waiting import wait_until
+from tests.waiting import until, wait_until
 
 
 class Closing:
@@ -28,7 +28,10 @@ class Closing:
         writer.close()
 
 
-async def test_a_request_that_meets_the_end_of_a_kept_connection_is_answered() -> None:
+async def test_a_request_that_meets_the_end_of_a_kept_connection_is_answered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("engine_adapters.remote.transport.client._AT_ONCE", 60.0)
     server = Closing(answers=1)
     async with served(server.serve) as (client, url):
         assert [await asked(client, url) for _ in range(3)] == [b"ok"] * 3
@@ -76,7 +79,7 @@ async def test_a_kept_connection_that_breaks_inside_its_answer_is_not_asked_agai
 async def test_requests_go_over_one_connection_and_an_idle_one_is_ended(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("engine_adapters.remote.transport.client._IDLE_S", 0.1)
+    monkeypatch.setattr("engine_adapters.remote.transport.client._IDLE_S", 1.5)
     server = Closing(answers=100)
     async with served(server.serve) as (client, url):
         for _ in range(5):
@@ -115,7 +118,7 @@ async def test_as_many_connections_as_may_be_and_no_more() -> None:
 
     async with served(serve, connections=2, free_s=0.05) as (client, url):
         running = [asyncio.create_task(asked(client, url)) for _ in range(2)]
-        await asyncio.sleep(0.02)
+        await until(lambda: client.open == 2, "both are connected")
         with pytest.raises(TransportError, match="all 2 connections"):
             await asked(client, url)
         free.set()

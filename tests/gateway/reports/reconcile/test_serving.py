@@ -13,6 +13,7 @@ from gateway.ledger.scrapes import Scrape, ScrapeStore
 from gateway.served import Backend, Served
 from tests.gateway.reports.doctor.lying_engine import LyingEngine, served
 from tests.gateway.scripted_engine import BytePrompts, ScriptedEngine
+from tests.waiting import wait_until
 
 
 def test_all_engines_that_are_there_are_asked():
@@ -44,9 +45,7 @@ def test_a_server_with_a_ledger_keeps_scrapes_of_its_engines(tmp_path: Path):
 
 def _scrapes(ledger: str) -> list[Scrape]:
     store = ScrapeStore(open_database(ledger, {}))
-    deadline = time.monotonic() + 30
-    while not (found := store.between(None, time.time() + 1)):
-        assert time.monotonic() < deadline, "no scrape"
-        time.sleep(0.1)
+    wait_until(lambda: store.between(None, time.time() + 1), "a scrape is kept")
+    found = store.between(None, time.time() + 1)
     store.close()
     return found

@@ -155,7 +155,7 @@ def test_waiting_for_a_full_engine_is_measured() -> None:
     go = threading.Event()
 
     def slow(connection: Connection, asked: Asked) -> None:
-        go.wait(20)
+        go.wait(60)
         well(connection, asked)
 
     with watched(slow, max_running={"fake": 1}) as it:

@@ -40,7 +40,7 @@ with running(GatewaySettings(otel=options)) as server:
 
 def test_without_the_package_a_line_says_so_and_nothing_else_changes() -> None:
     ran = subprocess.run(
-        [sys.executable, "-c", _NO_PACKAGE], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", _NO_PACKAGE], capture_output=True, text=True, timeout=300, check=False
     )
     assert ran.returncode == 0, ran.stderr
     lines = [json.loads(line) for line in ran.stderr.splitlines() if line.startswith("{")]
@@ -51,7 +51,9 @@ def test_without_the_package_a_line_says_so_and_nothing_else_changes() -> None:
 def test_nobody_who_does_not_want_it_imports_it() -> None:
     names = "('opentelemetry.sdk', 'opentelemetry.exporter')"
     code = f"import gateway.process.service, sys; print([m for m in sys.modules if m.startswith({names})])"
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    ran = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=True
+    )
     assert ran.stdout.strip() == "[]"
 
 
