@@ -81,6 +81,10 @@ class Circuit:
                 self._probe()
             except self._failures:
                 continue
+            except Exception:
+                if self._ended.is_set():
+                    return  # its connection was closed under it
+                raise
             self._back()
             return
 

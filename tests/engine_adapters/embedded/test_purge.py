@@ -63,11 +63,11 @@ def test_what_a_request_computes_while_its_scope_is_purged_is_for_itself_alone(
     config: EmbeddedConfig,
 ) -> None:
     with running(config) as adapter:
-        expected, _ = asyncio.run(answer(adapter, PROMPT, 200))
+        expected, _ = asyncio.run(answer(adapter, PROMPT, 900))
         asyncio.run(adapter.flush())
 
         async def purge_in_the_middle() -> str:
-            asked = asyncio.ensure_future(answer(adapter, PROMPT, 200))
+            asked = asyncio.ensure_future(answer(adapter, PROMPT, 900))
             await asyncio.to_thread(until, lambda: adapter.cache.match(PROMPT) == 192)
             assert not asked.done()
             await adapter.purge("default")
