@@ -194,7 +194,11 @@ class EnginePool:
         if not able:
             raise EngineNotReadyError(f"The engine {self.name} has no replica that takes requests now.")
         visit = await self._visit(ask, {each.id: each for each in able})
-        return visit or await self.choose(ask, tried, only, room)
+        if visit is None:
+            return await self.choose(ask, tried, only, room)
+        if len(able) > 1:
+            await _with_others(visit)
+        return visit
 
     async def _visit(self, ask: RouteAsk, able: Mapping[str, Member]) -> Visit | None:
         """None: the replica left the pool while it was chosen."""
@@ -333,6 +337,15 @@ class EnginePool:
 
     def _tell(self, message: str, member: Member, **fields: object) -> None:
         log.warning(message, extra={"fields": {"engine": self.name, "replica": member.id, **fields}})
+
+
+async def _with_others(visit: Visit) -> None:
+    """Requests that came together are all routed before one is sent, as they are all tokenized before that."""
+    try:
+        await asyncio.sleep(0)
+    except BaseException:
+        visit.ended("unknown")
+        raise
 
 
 def _followers(options: KvEventOptions | None, tell: "TellOf") -> "Followers | None":

@@ -106,6 +106,29 @@ async def test_while_a_probe_runs_no_second_one_goes() -> None:
     assert {visit.remote.replica for visit in others} == {"fleet/r1"}
 
 
+async def test_requests_that_came_together_are_all_routed_before_one_is_sent() -> None:
+    pool, running = pool_of(3, Clock()), list[int]()
+
+    async def request() -> None:
+        visit = await pool.choose(ASK)
+        running.append(sum(member.running for member in pool.members))
+        visit.ended("good")
+
+    await asyncio.gather(*(request() for _ in range(4)))
+    assert running == [4, 3, 2, 1]
+
+
+async def test_a_request_that_goes_away_before_it_is_sent_runs_nowhere() -> None:
+    pool = pool_of(2, Clock())
+    task = asyncio.create_task(pool.choose(ASK))
+    await asyncio.sleep(0)  # it has been routed
+    assert sum(member.running for member in pool.members) == 1
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert sum(member.running for member in pool.members) == 0
+
+
 @settings(deadline=None, max_examples=30)  # a client of HTTP takes a while to make
 @given(st.integers(1, 6), st.data())
 async def test_somebody_is_always_asked_however_they_fail(members: int, data: st.DataObject) -> None:
