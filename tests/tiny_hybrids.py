@@ -11,6 +11,10 @@ HYBRIDS: tuple[Hybrid, ...] = get_args(Hybrid)
 Mended = Literal["jamba", "zamba", "zamba2", "nemotron_h"]
 MENDED: tuple[Mended, ...] = get_args(Mended)  # whose own code computes something else where a prompt is cut
 
+Recurrent = Literal["mamba", "mamba2"]
+RECURRENT: tuple[Recurrent, ...] = get_args(Recurrent)  # without attention, and so without KV
+Stateful = Hybrid | Mended | Recurrent
+
 COMMON: dict[str, Any] = {
     "vocab_size": VOCABULARY,
     "hidden_size": 64,
@@ -31,7 +35,7 @@ MAMBA: dict[str, Any] = {
 }
 
 
-def hybrid_config(arch: Hybrid | Mended) -> Any:
+def hybrid_config(arch: Stateful) -> Any:
     """The configuration of a tiny hybrid model."""
     import transformers
 
@@ -111,8 +115,20 @@ def hybrid_config(arch: Hybrid | Mended) -> Any:
                 moe_intermediate_size=32,
                 moe_shared_expert_intermediate_size=32,
             )
+        case "mamba":
+            return transformers.MambaConfig(**COMMON, num_hidden_layers=2, state_size=8)
+        case "mamba2":
+            return transformers.Mamba2Config(
+                **COMMON,
+                num_hidden_layers=2,
+                num_heads=8,
+                head_dim=16,
+                state_size=16,
+                n_groups=1,
+                chunk_size=32,
+            )
 
 
-def save_tiny_hybrid(arch: Hybrid | Mended, folder: Path) -> Path:
+def save_tiny_hybrid(arch: Stateful, folder: Path) -> Path:
     """Write a model of `arch` with a tokenizer into `folder`, and return `folder`."""
     return save_random_model(hybrid_config(arch), folder)

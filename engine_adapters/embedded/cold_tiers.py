@@ -16,7 +16,7 @@ from cache_core.tiers.host import HostTier
 from cache_core.weights import UpdateEpoch, weights_digest
 from engine_adapters.embedded.cold_stores import ColdTierError, open_colder, quantization_of
 from engine_adapters.embedded.config import EmbeddedConfig
-from engine_adapters.embedded.model_runner import STATE_SHARE, ModelRunner
+from engine_adapters.embedded.model_runner import ModelRunner
 from engine_adapters.embedded.models import ModelFolder
 from engine_adapters.embedded.state.device_states import SnapshotsOnDevice
 
@@ -71,7 +71,7 @@ def open_cold_tiers(
         key = identity(config, folder, runner)
     except OSError as error:
         raise ColdTierError(f"The model's files cannot be read for the cache's identity: {error}") from error
-    for_states = 0 if states is None else _bytes_for_states(config.host_cache_bytes, states.rows.row_bytes)
+    for_states = 0 if states is None else _bytes_for_states(config.host_cache_bytes, states, runner)
     for_blocks = max(config.host_cache_bytes - for_states, block_bytes)
     host = _open_host(for_blocks, block_bytes, config, observer)
     if host.refusal is not None:
@@ -96,9 +96,10 @@ def open_cold_tiers(
     return tiers
 
 
-def _bytes_for_states(host_bytes: int, row_bytes: int) -> int:
-    """Of the host's memory: the same share as on the device, or a few rows, but never more than half."""
-    return min(max(int(host_bytes * STATE_SHARE), _FEWEST_ROWS * row_bytes), host_bytes // 2)
+def _bytes_for_states(host_bytes: int, states: SnapshotsOnDevice, runner: ModelRunner) -> int:
+    """Of the host's memory: the same share as on the device, or a few rows where they take no more than half."""
+    share = int(host_bytes * runner.state_share)
+    return max(share, min(_FEWEST_ROWS * states.rows.row_bytes, host_bytes // 2))
 
 
 def _open_host(

@@ -91,15 +91,11 @@ def refuse_by_config(config: PretrainedConfig) -> None:
     strange = kinds - _LAYER_TYPES
     if strange:
         raise UnsupportedModelError(f"{name}: layers of type {', '.join(sorted(strange))} are not supported")
-    if kinds and not kinds & _ATTENDING:
-        raise UnsupportedModelError(
-            f"{name}: no layer attends, so there is no KV that could be kept by prefix"
-        )
     mapping: Any = AutoModelForCausalLM._model_mapping
     if type(config) not in mapping:
         if "AutoModelForCausalLM" not in (getattr(config, "auto_map", None) or {}):
             raise UnsupportedModelError(f"{name}: Transformers has no model for it that continues a text")
-    elif not _uses_interface(mapping[type(config)]):
+    elif (not kinds or kinds & _ATTENDING) and not _uses_interface(mapping[type(config)]):
         raise UnsupportedModelError(f"{name}: its code in Transformers never calls the attention interface")
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import psutil
 import torch
 
-from cache_core.device_tier import DeviceTier, block_bytes
+from cache_core.device_tier import DeviceTier
 from cache_core.native import NativeBuildError, SpanCopy, load_span_copy
 from engine_adapters.embedded.attention import (
     AttentionBackend,
@@ -23,6 +23,7 @@ from engine_adapters.embedded.attention import (
     attending,
 )
 from engine_adapters.embedded.attention.choice import choose_gpu_backend
+from engine_adapters.embedded.cache_sizes import cache_sizes
 from engine_adapters.embedded.fast_linear import speed_up_linears
 from engine_adapters.embedded.model_loading import (
     context_length,
@@ -33,7 +34,6 @@ from engine_adapters.embedded.model_loading import (
 from engine_adapters.embedded.models import cache_dir
 from engine_adapters.embedded.native import load_native
 from engine_adapters.embedded.state.hybrid_model import HybridModel
-from engine_adapters.embedded.state.layout import StateLayout
 from engine_adapters.embedded.state.probe import probe_state
 from engine_adapters.embedded.unsupported import UnsupportedModelError, trial
 
@@ -44,10 +44,6 @@ _log = logging.getLogger(__name__)
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 _MAX_HOST_KV = 4 << 30  # bytes taken on a CPU unless told otherwise
 _HOST_SHARE, _GPU_SHARE = 0.5, 0.85  # of the memory that is free once the weights are loaded
-
-
-STATE_SHARE = 0.2  # of a hybrid model's cache memory is for snapshots of state, the rest for KV
-_FEWEST_SNAPSHOTS = 8
 
 
 class ModelRunner:
@@ -75,17 +71,17 @@ class ModelRunner:
         with trial(str(config.model_type)):
             self.state = probe_state(model)  # what hybrid models keep beside KV; None: KV is all
             specs = probe_layers(model, self.state)
-        layouts = [spec.layout for spec in specs]
         self._windows = tuple(spec.window for spec in specs)
         self.position_config = _position_config(model, self._windows)
-        per_block = block_bytes(layouts, block_size, dtype)
-        if num_blocks is None:
-            budget = _kv_budget(self.device) if kv_bytes is None else kv_bytes
-            kv_share = 1.0 if self.state is None else 1.0 - STATE_SHARE
-            num_blocks = max(1, int(budget * kv_share) // per_block)
-        self.snapshot_bytes = _snapshot_bytes(self.state, num_blocks * per_block)
+        budget = _kv_budget(self.device) if kv_bytes is None else kv_bytes
+        layouts = [spec.layout for spec in specs]
+        sizes = cache_sizes(layouts, self.state, block_size, dtype, budget, num_blocks)
+        self.snapshot_bytes, self.state_share = sizes.snapshot_bytes, sizes.state_share
         span_copy = _span_copy() if self.device.type == "cpu" else None
-        self.kv = DeviceTier(layouts, num_blocks, block_size, dtype, self.device, span_copy)
+        self.kv = DeviceTier(sizes.layouts, sizes.num_blocks, block_size, dtype, self.device, span_copy)
+        if not specs:
+            for tensor in (*self.kv.keys, *self.kv.values):
+                tensor.zero_()  # nobody writes to them, and they go to tiers below
         self.context_length = min(context_length(config) or self.kv.num_slots, self.kv.num_slots)
         self.vocab_size = int(config.get_text_config(decoder=True).vocab_size)
         self.eos_token_ids = eos_token_ids(model, folder)
@@ -213,17 +209,10 @@ def _alike(one: torch.Tensor | None, other: torch.Tensor | None) -> bool:
     return one is not None and other is not None and one.shape == other.shape and one.dtype == other.dtype
 
 
-def _snapshot_bytes(state: StateLayout | None, kv_bytes: int) -> int:
-    """What snapshots may take beside the KV: its share, or a few where that would be none."""
-    if state is None:
-        return 0
-    return max(int(kv_bytes * STATE_SHARE / (1.0 - STATE_SHARE)), _FEWEST_SNAPSHOTS * state.row_bytes)
-
-
 def _best_backend(model: torch.nn.Module, kv: DeviceTier, heads: Sequence[int]) -> AttentionBackend:
     """The kernels that serve here; on a CPU for the model's linear layers, too."""
     if kv.device.type == "cuda":
-        return choose_gpu_backend(kv, heads)
+        return choose_gpu_backend(kv, heads) if heads else TorchBackend()
     library = load_native() if NativeBackend.serves(kv.dtype, kv.device) else None
     if library is None:
         return TorchBackend()

@@ -9,12 +9,12 @@ from typing import Any
 
 import torch
 
+from engine_adapters.embedded.state.model_call import CACHE_ARGUMENTS
 from engine_adapters.embedded.state.scans import LimitedStep, StartingScan
 
 # Functions that a model's code calls by name: for several tokens (Jamba, Zamba), and for one (Zamba2, Nemotron-H).
 _SCAN, _STEP = "mamba_selective_scan", "mamba2_selective_state_update"
 _NO_LIMITS = (0.0, math.inf)
-_CACHE_ARGUMENTS = ("cache", "cache_params", "past_key_values")  # whichever a version has
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ def _mend(code: Any) -> None:
 
 
 def _begin(mixer: Any, _: tuple[Any, ...], keywords: dict[str, Any]) -> None:
-    cache = next((keywords[name] for name in _CACHE_ARGUMENTS if name in keywords), None)
+    cache = next((keywords[name] for name in CACHE_ARGUMENTS if name in keywords), None)
     state = None if cache is None else cache.layers[mixer.layer_idx].recurrent_states[0]
     limits = getattr(mixer, "time_step_limit", None) or _NO_LIMITS
     _calls.set(_Call(iter(()) if state is None else _heads(state), (limits[0], limits[1])))

@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 
+CACHE_ARGUMENTS = ("cache", "past_key_values", "cache_params")  # whichever a model and a version has
+
 
 def call_model(
     model: torch.nn.Module, tokens: torch.Tensor, positions: torch.Tensor, states: Any, **keywords: Any
@@ -24,4 +26,5 @@ def call_model(
 
 @cache
 def _cache_argument(forward: Callable[..., Any]) -> str:
-    return "cache" if "cache" in inspect.signature(forward).parameters else "past_key_values"
+    known = inspect.signature(forward).parameters
+    return next((name for name in CACHE_ARGUMENTS if name in known), CACHE_ARGUMENTS[0])

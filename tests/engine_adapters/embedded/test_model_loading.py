@@ -37,7 +37,7 @@ SMALL: dict[str, Any] = {
         (transformers.BloomConfig(), "bloom: .* never calls the attention interface"),
         (transformers.MptConfig(), "mpt: .* never calls the attention interface"),
         (transformers.RwkvConfig(), "rwkv: .* never calls the attention interface"),
-        (transformers.MambaConfig(), "mamba: no layer attends"),
+        (transformers.xLSTMConfig(), "xlstm: .* never calls the attention interface"),
         (transformers.ViTConfig(), "vit: Transformers has no model for it that continues a text"),
         (transformers.Llama4TextConfig(), "llama4_text: layers of type chunked_attention"),
     ],

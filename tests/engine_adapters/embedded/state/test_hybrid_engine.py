@@ -16,7 +16,7 @@ from engine_adapters.base import Retention
 from engine_adapters.embedded.config import SchedulerLimits
 from engine_adapters.embedded.state.auxiliary import AuxiliaryState
 from tests.engine_adapters.embedded.engine_harness import BLOCK, Answer, Harness, random_tokens, running
-from tests.tiny_hybrids import HYBRIDS, MENDED, Hybrid, Mended, save_tiny_hybrid
+from tests.tiny_hybrids import HYBRIDS, MENDED, RECURRENT, Stateful, save_tiny_hybrid
 from tests.waiting import wait_until
 
 TIE = 1e-3  # of the largest logit: tokens this close to the best one may be chosen in its place
@@ -30,21 +30,21 @@ def reference(folder: Path) -> torch.nn.Module:
 
 
 @pytest.fixture(scope="module")
-def folder_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Hybrid | Mended], Path]:
+def folder_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Stateful], Path]:
     @cache
-    def make(arch: Hybrid | Mended) -> Path:
+    def make(arch: Stateful) -> Path:
         return save_tiny_hybrid(arch, tmp_path_factory.mktemp(arch))
 
     return make
 
 
 @pytest.fixture(params=HYBRIDS)
-def folder(request: pytest.FixtureRequest, folder_of: Callable[[Hybrid], Path]) -> Path:
+def folder(request: pytest.FixtureRequest, folder_of: Callable[[Stateful], Path]) -> Path:
     return folder_of(request.param)
 
 
 @pytest.fixture
-def lfm2(folder_of: Callable[[Hybrid], Path]) -> Path:
+def lfm2(folder_of: Callable[[Stateful], Path]) -> Path:
     return folder_of("lfm2")
 
 
@@ -96,9 +96,9 @@ def test_a_prompt_is_reused_up_to_its_last_boundary(folder: Path) -> None:
         assert (counters["matched_tokens"], counters["reused_tokens"]) == (192, 192)
 
 
-@pytest.mark.parametrize("arch", MENDED)
-def test_mended_models_reuse_and_decode_together_like_others(
-    arch: Mended, folder_of: Callable[[Hybrid | Mended], Path]
+@pytest.mark.parametrize("arch", MENDED + RECURRENT)
+def test_mended_and_recurrent_models_reuse_and_decode_together_like_others(
+    arch: Stateful, folder_of: Callable[[Stateful], Path]
 ) -> None:
     shared = random_tokens(70, 3)
     prompts = [joined(shared, random_tokens(size, size)) for size in (40, 27, 10, 31)]

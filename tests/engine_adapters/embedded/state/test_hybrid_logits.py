@@ -10,7 +10,7 @@ from transformers import AutoModelForCausalLM
 from engine_adapters.embedded.model_runner import ModelRunner, Segment
 from engine_adapters.embedded.state.auxiliary import AuxiliaryState, Snapshot
 from tests.engine_adapters.embedded.engine_harness import BLOCK, random_tokens
-from tests.tiny_hybrids import HYBRIDS, MENDED, save_tiny_hybrid
+from tests.tiny_hybrids import HYBRIDS, MENDED, RECURRENT, save_tiny_hybrid
 
 TOLERANCE = 1e-4
 LOOSER = {"zamba": 3e-4}  # whose own logits in float32 are 8e-5 off those in float64
@@ -38,7 +38,7 @@ class HybridCase:
         return self.runner.forward_all(Segment(tokens[past:], past, blocks, sample=True, state=state))
 
 
-@pytest.fixture(params=HYBRIDS + MENDED, scope="module")
+@pytest.fixture(params=HYBRIDS + MENDED + RECURRENT, scope="module")
 def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> HybridCase:
     folder = save_tiny_hybrid(request.param, tmp_path_factory.mktemp(request.param))
     return HybridCase(folder, LOOSER.get(request.param, TOLERANCE))

@@ -60,6 +60,7 @@ ARCHITECTURES: dict[str, dict[str, Any]] = {  # name of the configuration's clas
         "num_experts": 4,
         "router_hidden_size": 16,
     },
+    "FalconMambaConfig": {"num_hidden_layers": 2, "state_size": 8},
     "GraniteMoeHybridConfig": MAMBA
     | {
         "num_hidden_layers": 4,
