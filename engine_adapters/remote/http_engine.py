@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 from urllib.parse import quote
 
@@ -24,7 +24,6 @@ from engine_adapters.remote.openapi import Api, read_api
 from engine_adapters.remote.paths import BESIDE_THE_API, METHODS, MODEL_PATHS
 from engine_adapters.remote.prometheus import parse_metrics
 from engine_adapters.remote.relay import (
-    Account,
     RelayedAnswer,
     RelayEngine,
     RelayRequest,
@@ -54,6 +53,7 @@ _PASSED_BACK = (
     "x-ratelimit-remaining-tokens",
 )
 _NO_SUCH_QUESTION = (401, 403, 404, 405)  # statuses of who does not answer about its health
+_AS_IT_CAME = Rewrites()
 _MAX_WHOLE = 256 << 20  # bytes of an answer that is no stream
 
 
@@ -175,7 +175,7 @@ class HttpEngine(RelayEngine):
         return _hiding(request, given)
 
     def relay(self, request: RelayRequest, rewrites: Rewrites | None = None) -> "_Relay":
-        return _Relay(self, request, self.rewrites(request, rewrites or Rewrites()))
+        return _Relay(self, request, self.rewrites(request, rewrites or _AS_IT_CAME))
 
     def profile_of(self, route: Route) -> Profile:
         """How answers of a route count: whoever answers in the form of Anthropic's messages counts as they do."""
@@ -288,7 +288,7 @@ def _hiding(request: RelayRequest, rewrites: Rewrites) -> Rewrites:
     """Keep usage that was forced upstream from a client that did not ask for it."""
     if not request.stream or request.asks_usage or request.route not in ("chat", "completions"):
         return rewrites
-    return replace(rewrites, usage=_hidden)
+    return rewrites._replace(usage=_hidden)
 
 
 def _hidden(payload: dict[str, Any], _: UsageRead) -> Mapping[str, Any] | None:
@@ -336,33 +336,34 @@ class _HttpAnswer(RelayedAnswer):
         if "event-stream" in self.content_type and self.status < 400:
             self._stream = StreamWatcher(profile, prompts, rewrites.usage, rewrite_error=rewrites.error)
         self._whole = WholeWatcher(profile, prompts)
-
-    @property
-    def account(self) -> Account:  # type: ignore[override]
-        return self._whole.account if self._stream is None else self._stream.account
+        self.account = self._whole.account if self._stream is None else self._stream.account
 
     async def chunks(self) -> AsyncIterator[bytes]:
+        if self._stream is None:
+            yield await self.whole()
+            return
         try:
-            if self._stream is None:
-                body = self._whole.read(await self._read_whole(), self._rewrite)
-                yield body if self._translate is None else self._translate(body)
-                return
             async for chunk in self._exchange.chunks():
                 if passed := self._stream.feed(chunk):
                     yield passed
             if left := self._stream.end():
                 yield left
-        except TooSlowError as error:
-            raise EngineTimeoutError(
-                f"The engine {self._engine} stopped in the middle of its answer."
-            ) from error
         except TransportError as error:
-            raise EngineFailureError(f"The engine {self._engine} broke off its answer: {error}") from error
+            raise self._broken(error) from error
 
-    async def _read_whole(self) -> bytes:
+    async def whole(self) -> bytes:
         try:
-            return await self._exchange.read(_MAX_WHOLE)
-        except TooLargeError:
-            raise EngineFailureError(
+            body = await self._exchange.read(_MAX_WHOLE)
+        except TransportError as error:
+            raise self._broken(error) from error
+        body = self._whole.read(body, self._rewrite)
+        return body if self._translate is None else self._translate(body)
+
+    def _broken(self, error: TransportError) -> EngineFailureError:
+        if isinstance(error, TooLargeError):
+            return EngineFailureError(
                 f"The engine {self._engine} sent an answer of more than {_MAX_WHOLE} bytes."
-            ) from None
+            )
+        if isinstance(error, TooSlowError):
+            return EngineTimeoutError(f"The engine {self._engine} stopped in the middle of its answer.")
+        return EngineFailureError(f"The engine {self._engine} broke off its answer: {error}")

@@ -1,7 +1,7 @@
 """Another kvgate: what it can, the salt and the tenant that it believes us, all that it knows of reuse."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, get_args
 
 import orjson
@@ -105,7 +105,7 @@ class KvgateEngine(HttpEngine):
 
     def rewrites(self, request: RelayRequest, given: Rewrites) -> Rewrites:
         given = super().rewrites(request, given)
-        return replace(given, usage=_without_facts(given.usage))
+        return given._replace(usage=_without_facts(given.usage))
 
     def profile_of(self, route: Route) -> Profile:
         return PROFILES["kvgate"]

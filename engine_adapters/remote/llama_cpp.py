@@ -1,7 +1,6 @@
 """llama.cpp's own server."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar
 
@@ -45,8 +44,8 @@ class LlamaCppEngine(HttpEngine):
     def rewrites(self, request: RelayRequest, given: Rewrites) -> Rewrites:
         given = super().rewrites(request, given)
         if request.route == "tokenize" and "content" not in request.fields():
-            return replace(given, whole=partial(tokens_answered, context=self._context))
-        return replace(given, whole=text_answered) if request.route == "detokenize" else given
+            return given._replace(whole=partial(tokens_answered, context=self._context))
+        return given._replace(whole=text_answered) if request.route == "detokenize" else given
 
     async def detect(self) -> RemoteCapabilities:
         props = await self.ask("GET", f"{self.server}/props")

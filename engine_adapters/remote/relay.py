@@ -3,8 +3,9 @@
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, TypeAlias, get_args
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias, get_args
 
 import orjson
 
@@ -30,8 +31,7 @@ Route = Literal[
 ROUTES: tuple[Route, ...] = get_args(Route)
 
 
-@dataclass(frozen=True, slots=True)
-class RelayRequest:
+class RelayRequest(NamedTuple):
     """One request as it goes to the engine."""
 
     request_id: str
@@ -44,7 +44,7 @@ class RelayRequest:
     )
     salt: str | None = None  # keeps tenants apart where the engine takes one
     tenant: str = ""  # the name, for an engine that keeps books of its own; empty: it is not told
-    headers: Mapping[str, str] = field(default_factory=dict)  # to send on: trace context, for example
+    headers: Mapping[str, str] = MappingProxyType({})  # to send on: trace context, for example
     parsed: Mapping[str, Any] | None = None  # `body`, where whoever asks has it at hand
     target: str = ""  # the id of a response, of routes to one that the engine keeps
     query: str = ""  # of the URL, without its question mark; of the same routes
@@ -65,8 +65,7 @@ Translate: TypeAlias = Callable[[bytes], bytes]
 RewriteError: TypeAlias = Callable[[dict[str, Any]], Mapping[str, Any]]
 
 
-@dataclass(frozen=True, slots=True)
-class Rewrites:
+class Rewrites(NamedTuple):
     """What may change on the way to the client. None: it passes as it came."""
 
     usage: Rewrite | None = None
@@ -102,6 +101,15 @@ class RelayedAnswer(ABC):
 
         Raises EngineFailureError when the engine dies in the middle.
         """
+
+    @property
+    def streams(self) -> bool:
+        """Whether it is a stream of events."""
+        return "event-stream" in self.content_type
+
+    @abstractmethod
+    async def whole(self) -> bytes:
+        """The body of what is no stream, in the place of `chunks`. Raises as that does."""
 
 
 @dataclass(frozen=True, slots=True)

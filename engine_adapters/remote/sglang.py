@@ -1,7 +1,6 @@
 """SGLang's server over its OpenAI routes: what it can, tiers asked for with every answer, salts, flush."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, ClassVar
 
 from engine_adapters.base import Tier
@@ -86,7 +85,7 @@ class SGLangEngine(HttpEngine):
         given = super().rewrites(request, given)
         if request.route not in _DETAILED or request.fields().get(_DETAILS):
             return given
-        return replace(given, usage=without_details(given.usage))
+        return given._replace(usage=without_details(given.usage))
 
     async def reuse_counters(self) -> ReuseCounters:
         """What the engine itself counted; raises EngineNotReadyError where metrics are off."""

@@ -1,8 +1,8 @@
 """What one usage payload says, and the small steps that all readers share. A key that is missing says nothing."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 from engine_adapters.base import ReuseReport, Tier
 
@@ -11,8 +11,7 @@ Payload = Mapping[str, Any]
 NOTHING = ReuseReport(prompt=None, reused=None, by_tier=None, source="", status="not_reported")
 
 
-@dataclass(frozen=True, slots=True)
-class UsageRead:
+class UsageRead(NamedTuple):
     """Tokens of one answer, as its engine counted them. None: not said."""
 
     reuse: ReuseReport

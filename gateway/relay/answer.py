@@ -101,7 +101,7 @@ class RelayedRoute:
             raise EngineFailureError(
                 "The engine answered with a redirect: configure the URL that it leads to."
             )
-        streams = "event-stream" in answer.content_type
+        streams = answer.streams
         recorder = None if recording is None else RelayRecorder(recording, stream=streams)
         if streams:
             stream.add_headers(headers)

@@ -38,9 +38,8 @@ class Held:
     async def begin(self, answer: RelayedAnswer) -> Begun:
         """Wait for the first piece. Raises EngineFailureError, as `answer.chunks` does."""
         rest = answer.chunks()
-        if "event-stream" not in answer.content_type:
-            pieces = [piece async for piece in rest]
-            return Begun(answer, pieces[0] if len(pieces) == 1 else b"".join(pieces), rest)
+        if not answer.streams:
+            return Begun(answer, await answer.whole(), rest)
         if isinstance(rest, AsyncGenerator):
             self._reading = rest
         return Begun(answer, await anext(rest, b""), rest)

@@ -15,6 +15,7 @@ from engine_adapters.remote.transport.errors import (
     UnheardError,
 )
 from engine_adapters.remote.transport.exchange import Exchange
+from engine_adapters.remote.transport.slots import Slots
 from engine_adapters.remote.transport.target import Origin, Target
 
 # Shorter than the five seconds after which servers of the uvicorn family close what idles: a request must not meet
@@ -46,7 +47,7 @@ class EngineClient:
         self._idle: dict[Origin, deque[Connection]] = {}
         self._all: set[Connection] = set()
         self._origins: dict[Connection, Origin] = {}
-        self._slots = asyncio.Semaphore(bounds.connections)
+        self._slots = Slots(bounds.connections)
         self._sweep: asyncio.TimerHandle | None = None
         self._tls: ssl.SSLContext | None = None
         self._closed = False
@@ -68,9 +69,13 @@ class EngineClient:
         head = target.head(len(body), headers)
         loop = asyncio.get_running_loop()
         for tries_left in range(_TRIES, -1, -1):
-            await self._slot()
-            connection, fresh = await self._connection(target.origin)
+            if not self._slots.take():
+                await self._slot()
             began = loop.time()
+            connection = self._kept(target.origin, began)
+            fresh = connection is None
+            if connection is None:
+                connection = await self._new(target.origin)
             try:
                 return await connection.ask(head, body, self._bounds.read_s, self._bounds.write_s)
             except UnheardError:
@@ -96,28 +101,27 @@ class EngineClient:
             connection.close()
 
     async def _slot(self) -> None:
-        if not self._slots.locked():
-            await self._slots.acquire()
-            return
         try:
-            async with asyncio.timeout(self._bounds.free_s):
-                await self._slots.acquire()
+            await self._slots.wait(self._bounds.free_s)
         except TimeoutError:
             raise NoFreeConnectionError(f"all {self._bounds.connections} connections are in use") from None
 
-    async def _connection(self, origin: Origin) -> tuple[Connection, bool]:
-        """One for the slot that was taken, and whether it is new; gives the slot back where there is none."""
+    def _kept(self, origin: Origin, now: float) -> Connection | None:
+        """The one that was used last; None: none is there."""
         idle = self._idle.get(origin)
-        oldest = asyncio.get_running_loop().time() - _IDLE_S
         while idle:
             connection = idle.pop()
-            if connection.usable and connection.idle_since > oldest:
-                return connection, False
+            if connection.usable and connection.idle_since > now - _IDLE_S:
+                return connection
             connection.close()
+        return None
+
+    async def _new(self, origin: Origin) -> Connection:
+        """One for the slot that was taken; gives that back where there is none."""
         try:
-            return await self._connected(origin), True
+            return await self._connected(origin)
         except BaseException:
-            self._slots.release()
+            self._slots.give_back()
             raise
 
     async def _connected(self, origin: Origin) -> Connection:
@@ -138,6 +142,7 @@ class EngineClient:
             raise NoConnectionError(f"{origin.name}: {error}") from error
         self._all.add(connection)
         self._origins[connection] = origin
+        self._idle.setdefault(origin, deque())
         return connection
 
     async def _context(self) -> ssl.SSLContext:
@@ -148,13 +153,13 @@ class EngineClient:
 
     def _ended(self, connection: Connection, keep: bool) -> None:
         """An exchange is over."""
-        self._slots.release()
+        self._slots.give_back()
         if not keep or self._closed or not connection.usable:
             connection.close()
             return
         loop = asyncio.get_running_loop()
         connection.idle_since = loop.time()
-        self._idle.setdefault(self._origins[connection], deque()).append(connection)
+        self._idle[self._origins[connection]].append(connection)
         if self._sweep is None:
             self._sweep = loop.call_later(_IDLE_S, self._end_idle)
 

@@ -19,6 +19,7 @@ class Connection(asyncio.Protocol):
         self._lost = lost
         self._exchange: Exchange | None = None
         self._gone = False
+        self._timer: asyncio.TimerHandle | None = None  # runs from the first wait on
         self._writable = asyncio.Event()
         self._writable.set()
 
@@ -31,6 +32,7 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        self._loop = asyncio.get_running_loop()
 
     def data_received(self, data: bytes) -> None:
         if self._exchange is not None:
@@ -43,6 +45,8 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._gone = True
+        if self._timer is not None:
+            self._timer.cancel()
         self._writable.set()
         if self._exchange is not None:
             self._exchange.ended()
@@ -64,12 +68,26 @@ class Connection(asyncio.Protocol):
         else:
             self._transport.resume_reading()
 
+    def watch(self, until: float) -> None:
+        if self._timer is None:
+            self._timer = self._loop.call_at(until, self._look)
+
     def cut(self) -> None:
         self._transport.abort()
 
     def free(self, *, keep: bool) -> None:
         self._exchange = None
         self._ended(self, keep)
+
+    def _look(self) -> None:
+        """Whether a wait has been too long. One timer for all exchanges: each ends later than the one before."""
+        self._timer = None
+        if self._exchange is None or (until := self._exchange.waits_until) is None:
+            return
+        if self._loop.time() < until:
+            self.watch(until)
+        else:
+            self._exchange.late()
 
     # What the client asks.
 

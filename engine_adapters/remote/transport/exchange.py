@@ -28,6 +28,10 @@ class Line(Protocol):
     def hold(self, on: bool) -> None:
         """Read no more, or again."""
 
+    def watch(self, until: float) -> None:
+        """Call `late` when the loop's clock says so and the exchange still waits; never for an earlier time than
+        before."""
+
     def cut(self) -> None:
         """End the connection at once."""
 
@@ -56,7 +60,6 @@ class Exchange:
         self._error: TransportError | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._until = 0.0
-        self._timer: asyncio.TimerHandle | None = None
 
     # What the connection tells.
 
@@ -87,6 +90,15 @@ class Exchange:
             self.fail(BrokenError("the engine ended the connection"))
         else:
             self.fail(UnheardError("the engine ended the connection before it answered"))
+
+    @property
+    def waits_until(self) -> float | None:
+        """Of the loop's clock; None: nobody waits."""
+        return None if self._waiter is None else self._until
+
+    def late(self) -> None:
+        """What was waited for did not come."""
+        self.fail(TooSlowError("no byte came in time" if self._headed else "its head did not come in time"))
 
     def fail(self, error: TransportError) -> None:
         """End the exchange, and the connection with it."""
@@ -184,10 +196,8 @@ class Exchange:
 
     def close(self) -> None:
         """Whoever asked is done. What is not whole by now is cut off, which cancels it in the engine."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        self.fail(BrokenError("the exchange was closed"))
+        if not self._complete:
+            self.fail(BrokenError("the exchange was closed"))
         self._parts.clear()
 
     async def _some(self) -> bytes:
@@ -212,23 +222,12 @@ class Exchange:
 
     async def _wait(self, until: float) -> None:
         self._until = until
-        if self._timer is None:
-            self._timer = self._loop.call_at(self._until, self._look)
+        self._line.watch(until)
         self._waiter = self._loop.create_future()
         try:
             await self._waiter
         finally:
             self._waiter = None
-
-    def _look(self) -> None:
-        """Whether the wait has been too long. One timer for a whole answer: most waits end soon."""
-        self._timer = None
-        if self._waiter is None:
-            return
-        if self._loop.time() < self._until:
-            self._timer = self._loop.call_at(self._until, self._look)
-            return
-        self.fail(TooSlowError("no byte came in time" if self._headed else "its head did not come in time"))
 
 
 def _unpacked(unpacker: "zlib._Decompress", data: bytes) -> bytes:

@@ -53,6 +53,9 @@ class Line:
     def hold(self, on: bool) -> None:
         self.held = on
 
+    def watch(self, until: float) -> None:
+        pass
+
     def cut(self) -> None:
         self.cuts += 1
 

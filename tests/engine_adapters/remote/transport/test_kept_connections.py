@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from engine_adapters.remote.transport import BrokenError, TransportError
+from engine_adapters.remote.transport import BrokenError, TooSlowError, TransportError
 from tests.engine_adapters.remote.transport.raw_server import answering, asked, request, served, whole
 from tests.waiting import until, wait_until
 
@@ -124,3 +124,19 @@ async def test_as_many_connections_as_may_be_and_no_more() -> None:
         free.set()
         assert await asyncio.gather(*running) == [b"ok"] * 2
         assert await asked(client, url) == b"ok"  # places are given back
+
+
+async def test_each_request_on_a_kept_connection_has_a_wait_of_its_own() -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for pause_s in (0.0, 1.5, 60.0):
+            await request(reader)
+            await asyncio.sleep(pause_s)
+            writer.write(whole(b"ok"))
+
+    async with served(serve, read_s=3.0) as (client, url):
+        assert await asked(client, url) == b"ok"
+        await asyncio.sleep(2.0)
+        assert await asked(client, url) == b"ok"  # the first one's time is over in its middle
+        with pytest.raises(TooSlowError):
+            await asked(client, url)
+        assert client.open == 0
