@@ -88,12 +88,10 @@ class PromptThreads:
         """`work()`, which renders and encodes `size` bytes; on a thread if they are many."""
         if size > self._inline_prompt:
             return await self._on_thread(work)
-        # Requests that came together do this together, and then what follows: whole ones, one behind the other, would
-        # find the processor's caches full of other steps.
+        # Requests that came together do this together: done whole, one behind the other, each would find the
+        # processor's caches full of other steps.
         await asyncio.sleep(0)
-        done = work()
-        await asyncio.sleep(0)
-        return done
+        return work()
 
     def is_short(self, size: int) -> bool:
         """Whether work on so many bytes of text is done where it is asked for."""

@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
@@ -95,18 +95,19 @@ class PrefixRouter:
         now = self._clock()
         self.events.due(now)
         found = [0] * len(candidates) if chain is None else self.index.matched(chain, candidates)
-        heat = 0 if chain is None else self.index.heat(chain, max(found))
+        most = max(found)
+        heat = self.index.heat(chain, most) if chain is not None and most else 0
         views = self._views(ask, chain, candidates, self._hinted(ask, chain, candidates, found), now)
         home = None if ask.session is None else self._sessions.replica(ask.scope, ask.session)
         chosen = self._best(views, home, heat)
         known = chain is not None
-        scores = tuple(
-            [
-                Score(v.replica, v.matched if known else None, v.load.queued, v.waits_s + v.prefill_s)
-                for v in views
-            ]
-        )
-        ticket = self._send(ask, chain, chosen, dict(zip(candidates, found, strict=True)), now)
+        scores = _scores(views, known)
+        sending = None
+        if chain is not None:
+            held = found[candidates.index(chosen.replica)]
+            sending = self.index.send(chosen.replica, chain, held, most)
+        ahead = int(chosen.load.ahead(chosen.rate, now))
+        ticket = self._began(ask, chosen.replica, chosen.load, chosen.uncached, ahead, now, sending)
         return Decision(
             chosen.replica,
             _reason(chosen, views, home),
@@ -231,15 +232,6 @@ class PrefixRouter:
         )
         return [view for view in views if view.waits_s <= most]
 
-    def _send(
-        self, ask: RouteAsk, chain: PromptChain | None, chosen: _View, found: Mapping[str, int], now: float
-    ) -> _Ticket:
-        sending = None
-        if chain is not None:
-            sending = self.index.send(chosen.replica, chain, found[chosen.replica], max(found.values()))
-        ahead = int(chosen.load.ahead(chosen.rate, now))
-        return self._began(ask, chosen.replica, chosen.load, chosen.uncached, ahead, now, sending)
-
     def _began(
         self,
         ask: RouteAsk,
@@ -309,6 +301,16 @@ class PrefixRouter:
         if self.failed == 1:
             # Its own text is left out, since it may quote a prompt.
             log.error("a request could not be scored", extra={"fields": {"error": type(error).__name__}})
+
+
+def _scores(views: Sequence[_View], known: bool) -> tuple[Score, ...]:
+    """`known`: whether the prompt is. Before the request itself counts."""
+    return tuple(
+        [
+            Score(v.replica, v.matched if known else None, v.load.queued, v.waits_s + v.prefill_s)
+            for v in views
+        ]
+    )
 
 
 def _reason(chosen: _View, views: Sequence[_View], home: str | None) -> Reason:

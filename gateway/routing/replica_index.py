@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, repeat
-from itertools import chain as joined
 from operator import and_
 
 from gateway.routing.chain import BLOCK, CHUNK, Key, PromptChain
@@ -170,9 +169,12 @@ class ReplicaIndex:
         """Masks of replicas that hold equally much, with how many tokens; the deepest first."""
         depths = self._parting(prompt.keys, alive)
         depths.reverse()
-        return list(joined.from_iterable(self._in_blocks(prompt, *each) for each in depths[:_FINE])) + [
-            (mask, depth * CHUNK) for mask, depth in depths[_FINE:]
-        ]
+        found: list[tuple[int, int]] = []
+        for mask, depth in depths[:_FINE]:
+            found += self._in_blocks(prompt, mask, depth)
+        if len(depths) > _FINE:
+            found += [(mask, depth * CHUNK) for mask, depth in depths[_FINE:]]
+        return found
 
     def _in_blocks(self, prompt: PromptChain, alive: int, chunk: int) -> list[tuple[int, int]]:
         parting = self._parting(prompt.blocks(chunk), alive)
@@ -193,11 +195,12 @@ class ReplicaIndex:
         """The end first. Blocks stand for what fills no chunk, and for where other prompts may leave this one."""
         held, keys = self._held_by(replica), prompt.keys
         new = held.used(reversed(prompt.blocks(len(keys))), number, BLOCK)
-        new += held.used(reversed(keys[whole:]), number, CHUNK)
         if whole < len(keys):
+            new += held.used(reversed(keys[whole:]), number, CHUNK)
             new += held.used(reversed(prompt.blocks(whole)), number, 0)
-        uses = held.touched(keys[:whole], number, CHUNK)
-        self._came(replica, new)
+        uses = held.touched(keys[:whole], number, CHUNK) if whole else []
+        if new:
+            self._came(replica, new)
         return uses, new
 
     def _came(self, replica: str, keys: Sequence[Key]) -> None:

@@ -80,11 +80,13 @@ class Loads:
         """Their loads as of now. A replica that is new counts as if it had worked as much as the others."""
         known = [load for replica in replicas if (load := self._of.get(replica)) is not None]
         for load in known:
-            load.age(now, self._half_life)
-        if len(known) < len(replicas):
-            mean = sum(load.work for load in known) / len(known) if known else 0.0
-            for replica in replicas:
-                self._of.setdefault(replica, ReplicaLoad(work=mean, at=now))
+            if now > load.at:
+                load.age(now, self._half_life)
+        if len(known) == len(replicas):
+            return known
+        mean = sum(load.work for load in known) / len(known) if known else 0.0
+        for replica in replicas:
+            self._of.setdefault(replica, ReplicaLoad(work=mean, at=now))
         return [self._of[replica] for replica in replicas]
 
     def alone(self, replica: str) -> bool:
