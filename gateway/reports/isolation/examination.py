@@ -31,7 +31,7 @@ class Scale:
     def requests(self) -> int:
         """At most."""
         down = _ROUNDS * (5 * self.trials + 3 * _LOOKS)
-        return 3 * _WARM_UPS + 2 * 4 * self.trials + _MATES + down + self.fill_tokens // self.words
+        return 3 * _WARM_UPS + 2 * 4 * self.trials + _MATES + down + -(-self.fill_tokens // self.words)
 
 
 @dataclass(frozen=True, slots=True)

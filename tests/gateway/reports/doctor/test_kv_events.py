@@ -5,6 +5,7 @@ import importlib.util
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -58,6 +59,17 @@ async def test_what_comes_is_counted_where_the_engine_says_it_publishes():
         heard = await check(found, meanwhile=meanwhile)
     assert heard.finding == "yes"
     assert f"tcp://127.0.0.1:{events.port}: 1 batch came, 5 blocks" in heard.detail
+
+
+async def test_a_socket_of_this_machine_is_heard(tmp_path: Path):
+    with publisher(events=f"ipc://{tmp_path}/events", replay=False) as events:
+
+        def meanwhile() -> None:
+            events.wait_for_a_listener()
+            events.publish(blocks(4))
+
+        heard = await check(able(EventPublisher(f"ipc://{tmp_path}/events", "kv")), meanwhile=meanwhile)
+    assert heard.finding == "yes"
 
 
 async def test_silence_is_told_and_no_bad_news_unless_somebody_insists():
