@@ -16,6 +16,13 @@ def reusable_tokens(prompt: int, block_size: int | None) -> int:
     return max(prompt - 1, 0) // block * block
 
 
+def predicted_within(predicted: int | None, prompt: int | None, block_size: int | None) -> int | None:
+    """A prediction from before the engine had counted the prompt, as far as it can be true of what it counted."""
+    if predicted is None or prompt is None:
+        return predicted
+    return min(predicted, reusable_tokens(prompt, block_size))
+
+
 def reuse_class(report: ReuseReport | None, block_size: int | None) -> ReuseClass:
     """The class of a request that an engine worked on; None: nothing was said, as when a stream was cut."""
     if report is None or report.status == "not_reported":

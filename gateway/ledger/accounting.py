@@ -1,5 +1,6 @@
 """From what one request did to its row of the ledger."""
 
+from engine_adapters.reuse.classes import predicted_within
 from gateway.ledger.expectation import Predictor
 from gateway.ledger.row import GapCause, LedgerRow
 from gateway.routing.explained import scores_json
@@ -9,6 +10,7 @@ from gateway.transport.record import RequestRecord
 def row_of(record: RequestRecord, predictor: Predictor | None = None) -> LedgerRow:
     """The row of a request that has ended."""
     reuse, canon, expected = record.reuse, record.canon, record.expected
+    prompt = record.prompt_tokens if reuse is None or reuse.prompt is None else reuse.prompt
     return LedgerRow(
         id=record.id,
         tenant=record.tenant.name,
@@ -21,7 +23,7 @@ def row_of(record: RequestRecord, predictor: Predictor | None = None) -> LedgerR
         end=record.arrival + record.seconds,
         stream=bool(record.stream),
         status=record.status or 0,
-        prompt=record.prompt_tokens if reuse is None or reuse.prompt is None else reuse.prompt,
+        prompt=prompt,
         reused=None if reuse is None else reuse.reused,
         by_tier={} if reuse is None or reuse.by_tier is None else dict(reuse.by_tier),
         matched=record.matched_tokens,
@@ -29,7 +31,7 @@ def row_of(record: RequestRecord, predictor: Predictor | None = None) -> LedgerR
         reasoning=record.reasoning_tokens,
         reuse_status="not_reported" if reuse is None else reuse.status,
         reuse_source="" if reuse is None else reuse.source,
-        predicted=expected.predicted,
+        predicted=predicted_within(expected.predicted, prompt, record.block_size),
         block_size=record.block_size,
         gap_cause=_gap_cause(record, predictor),
         canon_policy="off" if canon is None else canon.policy,

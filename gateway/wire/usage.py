@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from engine_adapters.base import ReuseReport, Tier, Usage
+from engine_adapters.reuse.classes import predicted_within
 
 HEADER = "x-kvgate-usage"  # `full` from a client asks for the object below
 REUSE_HEADER = b"x-kvgate-reuse"  # of answers that are no stream
@@ -27,7 +28,7 @@ def kvgate_object(report: ReuseReport, facts: UsageFacts) -> dict[str, Any]:
         "by_tier": None if report.by_tier is None else dict(report.by_tier),
         "status": report.status,
         "source": report.source,
-        "predicted": facts.predicted,
+        "predicted": predicted_within(facts.predicted, report.prompt, facts.block_size),
         "block_size": facts.block_size,
         "canon_edits": facts.canon_edits,
     }

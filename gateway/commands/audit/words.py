@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 from gateway.ledger.prices import Bill
 from gateway.reports.audit import AuditReport, GroupFigures, LostReuse
-from gateway.reports.audit.causes import NOT_TOLD
+from gateway.reports.audit.causes import ESTIMATED, NOT_TOLD
 from gateway.reports.reconcile.reconciliation import Reconciliation
 
 UNKNOWN = "-"
@@ -57,6 +57,8 @@ def name_of(group: GroupFigures) -> str:
 
 def what_it_is(cause: LostReuse) -> str:
     """What a cause of lost reuse says."""
+    if cause.kind == "gap" and cause.cause == ESTIMATED:
+        return "expected to hit, by no more than such an estimate may be wrong"
     if cause.kind == "gap":
         return "expected to hit"
     if cause.cause == NOT_TOLD:

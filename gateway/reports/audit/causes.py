@@ -10,6 +10,7 @@ from gateway.reports.audit.report import LostReuse
 from gateway.reports.rows.facts import Facts
 
 NOT_TOLD = "new text"
+ESTIMATED = "estimate"  # the ledger found no cause, since an estimate may be wrong by as much
 
 
 class LostReuseCauses:
@@ -25,7 +26,7 @@ class LostReuseCauses:
         lost = np.where(facts.consistent, np.maximum(facts.could - facts.reused, 0), 0.0)
         expected = np.minimum(facts.predicted, facts.could) - facts.reused
         gap = np.where(facts.consistent, np.nan_to_num(np.maximum(expected, 0)), 0.0)
-        self._count(chunk, "gap_cause", "gap", "unknown", gap)
+        self._count(chunk, "gap_cause", "gap", ESTIMATED, gap)
         self._count(chunk, "divergence_cause", "divergence", NOT_TOLD, lost - gap)
 
     def _count(

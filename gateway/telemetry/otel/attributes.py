@@ -6,6 +6,7 @@ Names: `docs/gen-ai` in open-telemetry/semantic-conventions-genai, of which none
 from collections.abc import Mapping
 from typing import TypeAlias
 
+from engine_adapters.reuse.classes import predicted_within
 from gateway.telemetry.facts import RequestFacts
 from gateway.telemetry.labels import OTHER
 from gateway.tenants.tenant import DEFAULT
@@ -90,7 +91,9 @@ def _reuse(record: RequestRecord, facts: RequestFacts) -> Attributes:
             # As told, right or wrong: what is inconsistent is kept and flagged.
             "kvgate.reuse.reused_tokens": None if report is None else report.reused,
             "kvgate.reuse.recomputed_tokens": facts.recomputed_tokens,
-            "kvgate.reuse.predicted_tokens": record.expected.predicted,
+            "kvgate.reuse.predicted_tokens": predicted_within(
+                record.expected.predicted, None if report is None else report.prompt, record.block_size
+            ),
             "kvgate.block_size": record.block_size,
             **tiers,
         }

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine_adapters.base import ReuseReport, ReuseStatus
-from engine_adapters.reuse.classes import ReuseClass, reusable_tokens, reuse_class
+from engine_adapters.reuse.classes import ReuseClass, predicted_within, reusable_tokens, reuse_class
 
 
 def report(prompt: int | None, reused: int | None, status: ReuseStatus = "reported") -> ReuseReport:
@@ -46,3 +46,20 @@ def test_reusable_are_whole_blocks_and_never_the_last_token(prompt: int, block: 
     reusable = reusable_tokens(prompt, block)
     assert reusable % block == 0
     assert prompt == reusable == 0 or prompt - block - 1 < reusable < prompt
+
+
+@pytest.mark.parametrize(
+    ("predicted", "prompt", "block", "told"),
+    [
+        (122, 121, 1, 120),
+        (122, 121, 16, 112),
+        (96, 121, 16, 96),
+        (0, 1, None, 0),
+        (5, None, 16, 5),
+        (None, 9, 1, None),
+    ],
+)
+def test_a_prediction_is_told_as_far_as_it_can_be_true(
+    predicted: int | None, prompt: int | None, block: int | None, told: int | None
+):
+    assert predicted_within(predicted, prompt, block) == told

@@ -7,7 +7,10 @@ import pytest
 
 from engine_adapters.base import Finished, ReuseReport, TextDelta, Usage
 from engine_adapters.errors import EngineFailureError
+from gateway.ledger.accounting import row_of
+from gateway.ledger.expectation import Expectation
 from gateway.served import Backend
+from gateway.transport.record import RequestRecord
 from tests.gateway.relay.serving import Relaying, relaying
 from tests.gateway.scripted_engine import CONTEXT, MODEL, BytePrompts, ScriptedEngine, events, reuse
 
@@ -119,3 +122,11 @@ def test_what_is_no_generation_has_no_row(gateway: Relaying) -> None:
     for path in ("/v1/models", "/health", "/nothing"):
         gateway.http.get(path)
     assert gateway.rows.kept == []
+
+
+def test_no_row_expects_more_than_the_prompt_that_the_engine_counted() -> None:
+    record = RequestRecord("r-1", "POST", CHAT)
+    record.reuse = ReuseReport(121, 111, None, "usage", "reported")
+    record.expected = Expectation(predicted=122)  # estimated before the engine had counted
+    record.block_size = 1
+    assert row_of(record).predicted == 120

@@ -109,7 +109,7 @@ def causes(rows: list[LedgerRow]) -> dict[tuple[str, str], tuple[int, int]]:
         expected = min(row.predicted, reusable(row)) if row.predicted is not None else row.reused
         gap = max(0, expected - row.reused)
         for key, n in (
-            (("gap", row.gap_cause or "unknown"), gap),
+            (("gap", row.gap_cause or "estimate"), gap),
             (("divergence", row.divergence.cause if row.divergence else "new text"), lost - gap),
         ):
             if n:
