@@ -36,9 +36,9 @@ class Plan:
 
     @property
     def requests(self) -> int:
-        """At most."""
+        """At most; one of them may be refused for how it names its limit."""
         blocks = len(_FIRST) + 1 + len(_SECOND)
-        return 3 + blocks + (_SALTED if self.salt else 0) + (len(CHATS) if self.render else 0)
+        return 1 + 3 + blocks + (_SALTED if self.salt else 0) + (len(CHATS) if self.render else 0)
 
     @property
     def prompt_tokens(self) -> int:

@@ -13,6 +13,7 @@ from engine_adapters.errors import EngineError
 from engine_adapters.remote.relay import RelayEngine, RelayRequest, Route
 from gateway.reports.errors import DoctorError
 
+_NEWER_LIMIT = "max_completion_tokens"  # OpenAI's newer models take no other, and say so when they refuse
 _SHOWN = 300  # bytes of an engine's refusal
 
 
@@ -61,6 +62,7 @@ class Prober:
         self._route = route
         self._say = say
         self._most = most
+        self._limit = "max_tokens"  # how this API calls it
         self._longest = (1, 0)  # bytes of the longest prompt so far, and the tokens that it had
         self.requests = 0
         self.prompt_tokens = 0
@@ -81,16 +83,23 @@ class Prober:
         """
         size = sum(len(str(message.get("content"))) for message in messages)
         self._check_cost(size)
-        body = self._body(messages, stream)
-        request = RelayRequest(
-            f"doctor-{self.requests}", self._route, orjson.dumps(body), stream, self.model, salt=salt
-        )
-        self.requests += 1
-        told = await self._sent(request)
+        try:
+            told = await self._asked(messages, stream, salt)
+        except RefusedError as error:
+            if self._limit == _NEWER_LIMIT or _NEWER_LIMIT not in str(error):
+                raise
+            self._limit = _NEWER_LIMIT
+            told = await self._asked(messages, stream, salt)
         self.prompt_tokens += told.prompt or 0
         self._longest = max(self._longest, (size, told.prompt or 0))
         self._say(f"request {self.requests}: {_shown(told)}")
         return told
+
+    async def _asked(self, messages: Sequence[Mapping[str, Any]], stream: bool, salt: str | None) -> Told:
+        body = orjson.dumps(self._body(messages, stream))
+        request = RelayRequest(f"doctor-{self.requests}", self._route, body, stream, self.model, salt=salt)
+        self.requests += 1
+        return await self._sent(request)
 
     def _check_cost(self, size: int) -> None:
         """What is no longer than the longest prompt so far costs no more than that one, whatever the template adds."""
@@ -117,7 +126,7 @@ class Prober:
         return Told(account.reuse, account.completion_tokens, (ended or time.monotonic()) - started)
 
     def _body(self, messages: Sequence[Mapping[str, Any]], stream: bool) -> dict[str, Any]:
-        body: dict[str, Any] = {"model": self.model, "messages": list(messages), "max_tokens": 1}
+        body: dict[str, Any] = {"model": self.model, "messages": list(messages), self._limit: 1}
         if stream:
             body["stream"] = True
         if stream and self._route == "chat":

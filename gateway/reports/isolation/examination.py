@@ -29,9 +29,9 @@ class Scale:
 
     @property
     def requests(self) -> int:
-        """At most."""
+        """At most; one of each side may be refused for how it names its limit."""
         down = _ROUNDS * (5 * self.trials + 3 * _LOOKS)
-        return 3 * _WARM_UPS + 2 * 4 * self.trials + _MATES + down + -(-self.fill_tokens // self.words)
+        return 3 * (_WARM_UPS + 1) + 2 * 4 * self.trials + _MATES + down + -(-self.fill_tokens // self.words)
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,12 +32,16 @@ class LyingEngine:
     prompt_tokens: int = 0  # that it was sent
     events: dict[str, Any] | None = None  # what it says of where it publishes KV events, as vLLM does
     publish: Callable[[int], None] | None = None  # called with the blocks that a prompt has stored
+    limit: str = ""  # the only name of a limit that it takes; empty: any
     keys: set[str] = field(default_factory=set)
     counters: dict[str, int] = field(default_factory=dict)  # of its own; none: it publishes none
 
     def answer(self, body: dict[str, Any]) -> tuple[int, str, bytes]:
         self.requests += 1
         streams = body.get("stream", False)
+        if self.limit and self.limit not in body:
+            said = f"Unsupported parameter: 'max_tokens'. Use '{self.limit}' instead."
+            return 400, "application/json", json.dumps({"error": {"message": said}}).encode()
         if (
             self.refuses_all
             or (streams and self.stream == "refused")

@@ -130,7 +130,7 @@ def test_where_it_said_enough_nothing_is_left_out(capsys: pytest.CaptureFixture[
     with served(LyingEngine(block=310, template=100)) as url:
         command.run(command.DoctorOptions(url, words=400), {}, as_json=True)
     told = capsys.readouterr()
-    assert json.loads(told.out)["requests"] == Plan(words=400, salt=True).requests
+    assert json.loads(told.out)["requests"] == Plan(words=400, salt=True).requests - 1
     assert "It stops" not in told.err
 
 
@@ -225,6 +225,13 @@ def test_an_api_without_a_model_list_needs_kind_and_model(capsys: pytest.Capture
         assert command.run(command.DoctorOptions(url, kind="openai"), {}, as_json=True) == 2
         assert "--model" in capsys.readouterr().err
         assert command.run(command.DoctorOptions(url, kind="openai", model="m"), {}, as_json=True) == 0
+
+
+def test_an_api_that_takes_the_newer_name_of_a_limit_alone_is_examined(capsys: pytest.CaptureFixture[str]):
+    engine = LyingEngine(limit="max_completion_tokens")
+    code, report = examined(engine, capsys)
+    assert (code, report["block_size"]) == (0, 16)
+    assert report["requests"] == engine.requests <= Plan(words=400, salt=True).requests
 
 
 def test_flags_that_would_tell_more_are_named_once():
