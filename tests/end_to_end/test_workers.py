@@ -186,7 +186,7 @@ def test_any_worker_tells_what_all_have_counted(server: Server, clients: list[ht
     for number in range(5):
         server.complete(clients[number % 2], f"count {number}")
     for client in clients:
-        assert server.figures(client)["kvgate_requests_total"] == before + 5
+        wait_until(lambda: server.figures(client)["kvgate_requests_total"] == before + 5, "all are told")  # noqa: B023
         assert server.figures(client)["kvgate_engine_up"] == 1
         assert server.figures(client)["kvgate_workers"] == 2
 

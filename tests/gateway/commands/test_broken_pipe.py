@@ -43,7 +43,7 @@ def unread(folder: Path, command: str, closed: str = "stdout") -> tuple[int, str
             [sys.executable, "-m", "gateway", *command.split()],
             cwd=folder,
             env=environ | {"PYTHONPATH": str(HERE)},
-            timeout=120,
+            timeout=300,
             check=False,
             **{closed: nowhere, other: subprocess.PIPE},  # type: ignore[call-overload]
         )
@@ -83,7 +83,7 @@ def test_a_file_that_cannot_be_written_is_told_as_ever(folder: Path) -> None:
         env=os.environ | {"PYTHONPATH": str(HERE)},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
     )
     assert done.returncode == 2

@@ -60,4 +60,4 @@ def test_a_gateway_names_what_all_its_engines_serve(tmp_path: Path, workers: str
             assert json.loads(child.stdout.readline())["models"] == ["a", "b", "c"]
         finally:
             child.terminate()
-            child.communicate(timeout=60)
+            child.communicate(timeout=120)

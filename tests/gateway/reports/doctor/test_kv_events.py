@@ -17,6 +17,7 @@ from gateway.reports.doctor.checkup import Check
 from gateway.reports.errors import DoctorError
 from tests.gateway.kv_events.publishing import Publisher, publisher, stored
 from tests.gateway.reports.doctor.lying_engine import LyingEngine, served
+from tests.waiting import PATIENCE_S
 
 HERE = "http://127.0.0.1:8000"
 
@@ -39,9 +40,15 @@ def able(*publishers: EventPublisher, events: bool | None = True) -> RemoteCapab
 
 
 @pytest.fixture(autouse=True)
-def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+def long_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What comes is waited for, however slow this machine is."""
+    monkeypatch.setattr(kv_events, "_LAST_S", PATIENCE_S)
+    monkeypatch.setattr(kv_events, "_CONNECT_S", PATIENCE_S)
+
+
+@pytest.fixture
+def nothing_comes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kv_events, "_LAST_S", 0.3)
-    monkeypatch.setattr(kv_events, "_CONNECT_S", 10.0)
 
 
 def blocks(count: int) -> Any:
@@ -72,6 +79,7 @@ async def test_a_socket_of_this_machine_is_heard(tmp_path: Path):
     assert heard.finding == "yes"
 
 
+@pytest.mark.usefixtures("nothing_comes")
 async def test_silence_is_told_and_no_bad_news_unless_somebody_insists():
     with publisher(replay=False) as events:
         address = f"tcp://127.0.0.1:{events.port}"
@@ -82,6 +90,7 @@ async def test_silence_is_told_and_no_bad_news_unless_somebody_insists():
     assert insisted.fix
 
 
+@pytest.mark.usefixtures("nothing_comes")
 async def test_where_nobody_publishes_no_connection_stands(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(kv_events, "_CONNECT_S", 0.2)
     told = await check(able(EventPublisher("tcp://*:1")))
@@ -141,6 +150,7 @@ async def test_an_address_that_is_none_is_refused_with_its_name(asked: str):
         await check(able(), asked=asked)
 
 
+@pytest.mark.usefixtures("nothing_comes")
 async def test_nonsense_of_an_engine_s_own_stops_nothing(monkeypatch: pytest.MonkeyPatch):
     told = await check(able(EventPublisher("tcp://*:x")))
     assert told.finding == "unknown"
