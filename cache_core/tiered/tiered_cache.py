@@ -297,9 +297,10 @@ class TieredCache:
     @property
     def idle(self) -> bool:
         """Whether nothing moves between tiers now."""
-        quiet = self._asker.idle and not self._fetches and self._backup.idle and self._engine.idle
+        quiet = self._asker.idle and not self._fetches and self._backup.idle and self._purger.idle
         states = self.states is None or self.states.idle
-        return quiet and states and self._purger.idle
+        # The links last: what is handed on counts where it was until it is on one.
+        return quiet and states and self._engine.idle
 
     def close(self) -> None:
         """Stop moving and let go of the tiers. Leases of fetches are released.

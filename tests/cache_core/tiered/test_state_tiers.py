@@ -217,6 +217,27 @@ def test_written_back_states_go_down_when_they_or_their_kv_leave_the_device(
         assert again.run(PROMPT) == 40
 
 
+def test_a_state_that_is_handed_on_between_two_looks_is_still_on_its_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with hybrid_world(tmp_path) as world:
+        tiers = world.it.tiers
+        assert tiers.states is not None
+        backup, links_idle = tiers.states.backup, type(tiers._engine).idle.fget  # type: ignore[attr-defined]
+        backup._count(1)  # a state has come into the host
+
+        def handed_on_then(engine: object) -> bool:
+            idle = bool(links_idle(engine))
+            if not backup.idle:
+                backup._count(-1)  # and is on its way to the disk now
+            return idle
+
+        monkeypatch.setattr(type(tiers._engine), "idle", property(handed_on_then))
+        assert not tiers.idle
+        backup._count(-backup._on_their_way)
+        assert tiers.idle
+
+
 def test_a_purge_forgets_states_everywhere_and_for_good(tmp_path: Path) -> None:
     with hybrid_world(tmp_path, blocks=32) as world:
         warmed(world, PROMPT)
