@@ -171,7 +171,9 @@ def _inside(arrival: ColumnElement[Any], window: Window) -> Iterator[ColumnEleme
 
 def _numbers(packed: NDArray[np.void], name: str) -> NDArray[np.float64]:
     if name == "recomputed":
-        return _numbers(packed, "prompt") - _numbers(packed, "reused")
+        recomputed = _numbers(packed, "prompt") - _numbers(packed, "reused")
+        recomputed[packed["reuse_status"] == STATUSES.index("inconsistent")] = np.nan
+        return recomputed
     values = packed[name].astype(np.float64)
     if name in PACKED_COUNTS:
         values[values == NO_COUNT] = np.nan

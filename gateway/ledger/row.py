@@ -60,5 +60,7 @@ class LedgerRow(NamedTuple):
 
     @property
     def recomputed(self) -> int | None:
-        """Prompt tokens that were prefilled; unknown where reused is."""
-        return None if self.prompt is None or self.reused is None else self.prompt - self.reused
+        """Prompt tokens that were prefilled; unknown where reused is, or cannot be right."""
+        if self.prompt is None or self.reused is None or self.reuse_status == "inconsistent":
+            return None
+        return self.prompt - self.reused

@@ -23,10 +23,12 @@ from sqlalchemy import (
 
 from gateway.ledger.errors import LedgerSchemaError
 
-VERSION = 3  # one up with every new column: see `_add_columns`
+VERSION = 4  # one up with every new column, or new meaning of one: see `_add_columns`
 
 metadata = MetaData()
 
+# Of what cannot be right nothing can be taken away.
+_RECOMPUTED = "CASE WHEN reuse_status <> 'inconsistent' THEN prompt - reused END"
 _SEQ = BigInteger().with_variant(Integer, "sqlite")  # which alone counts up by itself there
 
 requests = Table(
@@ -46,7 +48,7 @@ requests = Table(
     Column("status", Integer, nullable=False),
     Column("prompt", Integer),  # tokens, as are the next ones
     Column("reused", Integer),
-    Column("recomputed", Integer, Computed("prompt - reused", persisted=True)),
+    Column("recomputed", Integer, Computed(_RECOMPUTED, persisted=True)),
     Column("device", Integer),  # reused tokens by tier
     Column("host", Integer),
     Column("disk", Integer),
@@ -111,6 +113,7 @@ _versions = Table(
     Column("since", Float(53), nullable=False),
 )
 
+_RECOMPUTED_SINCE = 4  # the version from which on it is what it is
 _POSTGRES_LOCK = 0x6B76676174650001  # any number, the same in every kvgate
 
 
@@ -129,6 +132,8 @@ def prepare(connection: Connection) -> None:
             f"the ledger has schema {found} and this kvgate knows {VERSION}: use the newer kvgate, or another ledger"
         )
     if found is not None and found < VERSION:
+        if found < _RECOMPUTED_SINCE:
+            connection.execute(text("ALTER TABLE requests DROP COLUMN recomputed"))
         _add_columns(connection)
     if found != VERSION:
         connection.execute(insert(_versions).values(version=VERSION, since=time.time()))
@@ -143,5 +148,9 @@ def _add_columns(connection: Connection) -> None:
                 assert column.nullable, column.name
                 quote = connection.dialect.identifier_preparer.quote
                 kind = column.type.compile(connection.dialect)
+                if isinstance(column.computed, Computed):
+                    # SQLite adds no column that is stored.
+                    how = "VIRTUAL" if connection.dialect.name == "sqlite" else "STORED"
+                    kind += f" GENERATED ALWAYS AS ({column.computed.sqltext}) {how}"
                 statement = f"ALTER TABLE {quote(table.name)} ADD COLUMN {quote(column.name)} {kind}"
                 connection.execute(text(statement))
