@@ -90,6 +90,11 @@ class BlockHeader:
         key = _KEY.pack(self.identity[:KEY_IDENTITY_BYTES], self.own, self.group)
         object.__setattr__(self, "key", key)
 
+    @property
+    def parent_key(self) -> bytes:
+        """What the block before is filed under; nothing where this is the first one."""
+        return parent_key(self.key, self.parent)
+
 
 @dataclass(frozen=True, slots=True)
 class Body:
@@ -122,6 +127,17 @@ class Envelope:
     def bound(self) -> bytes:
         """What a cipher binds the body to."""
         return bound(self.header)
+
+
+def of_key(key: bytes) -> tuple[bytes, int]:
+    """Chain hash and state group of the block that is filed under it."""
+    _, own, group = _KEY.unpack(key)
+    return own, group
+
+
+def parent_key(key: bytes, parent: bytes) -> bytes:
+    """What the block with that chain hash is filed under, which lies before the one with this key."""
+    return key[:KEY_IDENTITY_BYTES] + parent + key[KEY_IDENTITY_BYTES + len(parent) :]
 
 
 def bound(header: BlockHeader) -> bytes:

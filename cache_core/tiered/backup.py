@@ -146,10 +146,10 @@ class Backup:
         number = self._purges.number(identity)
         if number is None:
             return
-        headers = self._headers_again(scope, identity, tokens)
-        there = self._ways.host.contains([header.key for header in headers])
-        first = len(headers) if there.all() else int(np.argmin(there))
-        headers, blocks = headers[first:], blocks[first:]
+        path = self._headers_again(scope, identity, tokens)
+        there = self._ways.host.contains([header.key for header in path])
+        first = len(path) if there.all() else int(np.argmin(there))
+        headers, blocks = path[first:], blocks[first:]
         reservation = self._ways.host.reserve(headers)
         now = self._purges.number(headers[0].identity) if headers else None
         gaps = np.flatnonzero((reservation.rows == NO_ROW) & ~reservation.there)
@@ -164,7 +164,7 @@ class Backup:
             self._ways.host.publish(reservation, arrived)
         for name in self._ways.colder:
             copied = [header for header, there in zip(headers, arrived, strict=True) if there]
-            self._pass_to(name, copied, number)
+            self.pass_to(name, copied, number)
 
     def _headers_again(self, scope: str, identity: bytes, tokens: Tokens) -> list[BlockHeader]:
         """The chain's, remembered, as a path is evicted bit by bit from its end. Under the cache's lock."""
@@ -290,8 +290,10 @@ class Backup:
             if self._note(name, tier, wanted, headers):
                 continue
             missing = ~tier.contains([header.key for header in headers])
+            # What comes now must not outlive what lies before it.
+            tier.touch([header.key for header, lacks in zip(headers, missing, strict=True) if not lacks])
             lacking = [header for header, lacks in zip(headers, missing, strict=True) if lacks]
-            self._pass_to(name, lacking, number, partial(self._passed, name, tier, wanted, headers))
+            self.pass_to(name, lacking, number, partial(self._passed, name, tier, wanted, headers))
         self._copy_states(wanted, headers, number)
 
     def _passed(
@@ -306,9 +308,10 @@ class Backup:
         for state in wanted.states(self._states, len(headers) * size):
             self._states.backup.copy(headers[: state.length // size], state, number)
 
-    def _pass_to(
-        self, name: TierName, headers: list[BlockHeader], number: int, ended: Ended = lambda _: None
+    def pass_to(
+        self, name: TierName, headers: Sequence[BlockHeader], number: int, ended: Ended = lambda _: None
     ) -> None:
+        """Blocks of one scope, parents first, from the host to a colder tier; `number` is of the scope's last purge."""
         if not headers:
             return
         allowed = partial(self._purges.storing, headers[0].identity, number, name)

@@ -60,7 +60,7 @@ class Sweeper:
         freed = 0
         if used() <= self._marks.start:
             return 0
-        while used() > self._marks.stop and not self._busy() and not self._ended.is_set():
+        while used() > self._marks.stop and self._goes_on():
             gone = free(self._batch)
             if not gone:
                 break
@@ -69,9 +69,7 @@ class Sweeper:
 
     def compact(self) -> None:
         """Move device blocks together, while nobody works."""
-        while (
-            not self._busy() and not self._ended.is_set() and self._tiers.cache.compact(self._batch // 2 or 1)
-        ):
+        while self._goes_on() and self._tiers.cache.compact(self._batch // 2 or 1):
             pass
 
     def close(self) -> None:
@@ -89,8 +87,10 @@ class Sweeper:
 
     def _clean(self) -> None:
         for tier in self._tiers.colder.values():
-            if not self._ended.is_set():
-                tier.clean()
+            tier.clean(self._goes_on)
+
+    def _goes_on(self) -> bool:
+        return not self._busy() and not self._ended.is_set()
 
     def _run(self) -> None:
         while not self._ended.wait(self._pause):

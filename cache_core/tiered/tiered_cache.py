@@ -17,6 +17,7 @@ from cache_core.state_groups import StateOnDevice
 from cache_core.tiered.asking import Answer, Ask, Asker
 from cache_core.tiered.backup import Backup
 from cache_core.tiered.chain import ScopeChains
+from cache_core.tiered.demotion import Demotion
 from cache_core.tiered.estimates import Estimates, MeasuringObserver
 from cache_core.tiered.fetch import Fetch
 from cache_core.tiered.fetches import Fetches, Waited
@@ -114,6 +115,7 @@ class TieredCache:
         self._prefetcher = Prefetcher(parts) if self.states is None else WholePrefetcher(parts, self.states)
         self._asker = Asker(self._respond, self._on_ready)
         self._backup = Backup(cache, self._chains, self._ways, self._purges, self.states)
+        self._demotion = Demotion(self._ways, self._purges, self._backup.pass_to)
         self._purger = Purger(cache, self._forget, self.colder, self._purges, self._fetches)
         self._clearing: dict[TierName, Thread] = {}
         cache.lies_over({name: tier.kept_since for name, tier in self._below().items()})
@@ -191,7 +193,10 @@ class TieredCache:
         return self.cache.evict(n, self._backup.copy_now)
 
     def sweep_host(self, n: int) -> int:
-        """Free up to `n` cold host rows of blocks that a colder tier has, too; says how many. May wait for that one."""
+        """Free up to `n` cold host rows of blocks that a colder tier has, too; says how many. May wait for that one.
+
+        Where it has none of them, it gets them now.
+        """
         if not self.colder or not self.host.num_blocks:
             return 0
 
@@ -201,7 +206,10 @@ class TieredCache:
                 found |= tier.contains(keys)
             return found
 
-        return self.host.sweep(n, elsewhere)
+        freed = self.host.sweep(n, elsewhere)
+        if not freed:
+            self._demotion.copy(n)
+        return freed
 
     def computed(self, start: int, tokens: int, seconds: float) -> None:
         """A request prefilled `tokens` tokens from `start` on in that time."""

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from threading import Lock
 from typing import TypeAlias
@@ -16,6 +16,14 @@ from cache_core.metrics import CacheObserver, NullObserver, TierName
 Mask: TypeAlias = NDArray[np.bool_]
 # One writable, contiguous buffer a block; a uint8 array [n, block bytes] is a sequence of such rows.
 BlockBytes: TypeAlias = Sequence[memoryview] | NDArray[np.uint8]
+
+
+GoesOn: TypeAlias = Callable[[], bool]
+
+
+def for_ever() -> bool:
+    """Nothing ends the work but its own end."""
+    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +114,11 @@ class Tier(ABC):
         return 0
 
     @abstractmethod
-    def clean(self) -> int:
-        """Give room back that dead blocks take, for idle time; says how many bytes."""
+    def clean(self, goes_on: GoesOn = for_ever) -> int:
+        """Give room back that dead blocks take, for idle time; says how many bytes.
+
+        `goes_on` is asked before each piece of the work: False ends it.
+        """
 
     @abstractmethod
     def stats(self) -> TierStats:

@@ -18,7 +18,16 @@ from cache_core.memory import anonymous_memory
 from cache_core.metrics import CacheObserver, NullObserver
 from cache_core.purge_numbers import PurgeNumbers
 from cache_core.tick_times import TickTimes
-from cache_core.tiers.base import BlockBytes, Mask, Tier, TierCounters, TierStats, buffers_of
+from cache_core.tiers.base import (
+    BlockBytes,
+    GoesOn,
+    Mask,
+    Tier,
+    TierCounters,
+    TierStats,
+    buffers_of,
+    for_ever,
+)
 from cache_core.tiers.host_table import HostTable
 
 _log = logging.getLogger(__name__)
@@ -99,8 +108,11 @@ class HostTier(Tier):
 
     # In place, for transfers.
 
-    def reserve(self, headers: Sequence[BlockHeader]) -> Reservation:
-        """Rows for the blocks that are neither there nor being filled, as far as there is room, front first."""
+    def reserve(self, headers: Sequence[BlockHeader], only_copies: bool = False) -> Reservation:
+        """Rows for the blocks that are neither there nor being filled, as far as there is room, front first.
+
+        What lies before them makes no room for them, unless they are `only_copies` of what a colder tier has.
+        """
         evicted: list[tuple[bytes, float]] = []
         rows = np.full(len(headers), NO_ROW, dtype=np.int32)
         there = np.zeros(len(headers), dtype=np.bool_)
@@ -111,7 +123,9 @@ class HostTier(Tier):
                 if not there[place] and header.key not in self._filling and self._fits(header):
                     self._filling.add(header.key)
                     wanted.append(place)
-            room = self._make_room(len(wanted), evicted)
+            before = self._table.parents([headers[place] for place in wanted])
+            self._use(before)
+            room = self._make_room(len(wanted), evicted, None if only_copies else before)
             for place in wanted[room:]:
                 self._filling.discard(headers[place].key)
             if room and self._pool is not None:
@@ -148,8 +162,11 @@ class HostTier(Tier):
             self._use(good[::-1])
         self._counters.add(stored=len(good), written_bytes=len(good) * self.block_bytes)
 
-    def pin(self, headers: Sequence[BlockHeader]) -> Blocks:
-        """int32 [headers]: the row of each block, checked and held until `unpin`; NO_ROW where there is none."""
+    def pin(self, headers: Sequence[BlockHeader], use: bool = True) -> Blocks:
+        """int32 [headers]: the row of each block, checked and held until `unpin`; NO_ROW where there is none.
+
+        Not to `use` them, but to copy them to a colder tier: that makes them no warmer, and is no hit.
+        """
         rows = np.full(len(headers), NO_ROW, dtype=np.int32)
         drops: list[DropReason] = []
         with self._lock:
@@ -164,13 +181,15 @@ class HostTier(Tier):
                     drops.append(wrong)
                     self._remove([header.key])
             self._retain(rows)
-            self._use(rows[rows != NO_ROW][::-1])
+            if use:
+                self._use(rows[rows != NO_ROW][::-1])
         for reason in drops:
             self._counters.drop(reason)
         if self._checksums:
             self._check_sums(headers, rows)
-        found = int((rows != NO_ROW).sum())
-        self._counters.add(hits=found, misses=len(headers) - found - len(drops))
+        if use:
+            found = int((rows != NO_ROW).sum())
+            self._counters.add(hits=found, misses=len(headers) - found - len(drops))
         return rows
 
     def unpin(self, rows: Blocks) -> None:
@@ -266,6 +285,17 @@ class HostTier(Tier):
         self._tell_evicted(evicted)
         return len(evicted)
 
+    def coldest(self, n: int) -> list[BlockHeader]:
+        """Of up to `n` rows that are next to go."""
+        with self._lock:
+            headers = [] if self._pool is None else map(self._table.header, self._oldest(n))
+            return [header for header in headers if header is not None]
+
+    def header(self, key: bytes) -> BlockHeader | None:
+        """Of a block that is there now."""
+        with self._lock:
+            return self._table.header(key)
+
     def purge(self, identity: bytes) -> int:
         with self._lock:
             self._purges.add(identity)
@@ -276,7 +306,7 @@ class HostTier(Tier):
         with self._lock:
             return self._remove(self._table.keys())
 
-    def clean(self) -> int:
+    def clean(self, goes_on: GoesOn = for_ever) -> int:
         """Nothing: a freed row is room at once."""
         return 0
 
@@ -308,8 +338,8 @@ class HostTier(Tier):
     def _fits(self, header: BlockHeader) -> bool:
         return self._pool is not None and len(header.tokens) == 4 * self.block_size
 
-    def _make_room(self, wanted: int, evicted: list[tuple[bytes, float]]) -> int:
-        """Evict what was used longest ago until `wanted` rows are free; says how many of them are.
+    def _make_room(self, wanted: int, evicted: list[tuple[bytes, float]], keep: Blocks | None) -> int:
+        """Evict what was used longest ago, but none of `keep`, until `wanted` rows are free; says how many of them are.
 
         `evicted` gets their keys, and the seconds since each was used.
         """
@@ -317,13 +347,17 @@ class HostTier(Tier):
             return 0
         short = wanted - self._pool.free_count
         if short > 0:
-            evicted.extend(self._evict(self._oldest(short)))
+            evicted.extend(self._evict(self._oldest(short, keep)))
         return min(wanted, self._pool.free_count)
 
-    def _oldest(self, n: int) -> list[bytes]:
-        """Of the blocks that nobody reads."""
-        pool = self._pool
-        return [] if pool is None else self._table.oldest((pool.state == READY) & (pool.refs == 1), n)
+    def _oldest(self, n: int, keep: Blocks | None = None) -> list[bytes]:
+        """Of the blocks that nobody reads, and that are not in these rows."""
+        if self._pool is None:
+            return []
+        candidates = (self._pool.state == READY) & (self._pool.refs == 1)
+        if keep is not None:
+            candidates[keep] = False
+        return self._table.oldest(candidates, n)
 
     def _evict(self, victims: list[bytes]) -> list[tuple[bytes, float]]:
         """Take blocks out to make room; their keys, and the seconds since each was used."""

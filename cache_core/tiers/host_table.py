@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from cache_core.block_header import BlockHeader, DropReason
+from cache_core.block_header import BlockHeader, DropReason, of_key, parent_key
 from cache_core.block_pool import FILLING, FREE, READY, BlockPool, Blocks
 from cache_core.errors import IntegrityError
 from cache_core.tiers.host_shares import Holders, lowest
@@ -63,6 +63,25 @@ class HostTable:
             self._holders.remove(row)
         return row
 
+    def _go_up(self, key: bytes, rows: list[int]) -> None:
+        """Append the row of a block, and those of all before it that are there without a gap."""
+        while (row := self._rows.get(key)) is not None:
+            rows.append(row)
+            key = self._parent_key(row)
+
+    def _parent_key(self, row: int) -> bytes:
+        key = self._keys[row]
+        return b"" if key is None else parent_key(key, self._parents[row].tobytes())
+
+    def header(self, key: bytes) -> BlockHeader | None:
+        """Of a block that is there."""
+        row = self._rows.get(key)
+        identity = None if row is None else self._identities[row]
+        if row is None or identity is None:
+            return None
+        own, group = of_key(key)
+        return BlockHeader(identity, self._parents[row].tobytes(), own, self._tokens[row].tobytes(), group)
+
     def wrong(self, row: int, wanted: BlockHeader) -> DropReason | None:
         """Why the block in `row` is not the one that is wanted, though filed under its key."""
         if self._identities[row] != wanted.identity:
@@ -70,8 +89,27 @@ class HostTable:
         same = self._parents[row].tobytes() == wanted.parent and self._tokens[row].tobytes() == wanted.tokens
         return None if same else DropReason.WRONG_BLOCK
 
+    def parents(self, headers: Sequence[BlockHeader]) -> Blocks:
+        """Rows of everything before these blocks, as far as it is there; a parent stands behind its children."""
+        rows: list[int] = []
+        keys = {header.key for header in headers}
+        for header in headers:
+            if header.parent_key not in keys:
+                self._go_up(header.parent_key, rows)
+        return np.array(rows, dtype=np.int32)
+
     def use(self, rows: Blocks) -> int:
-        """These were used now, the last one latest; says the first one's logical time."""
+        """These were used now, the last one latest; says the first one's logical time.
+
+        What lies before them in their prompts counts as used later still: a parent never goes before its children.
+        """
+        above: list[int] = []
+        given = set(rows.tolist())
+        for row in rows.tolist():
+            parent = self._parent_key(row)
+            if self._rows.get(parent) not in given:
+                self._go_up(parent, above)
+        rows = np.concatenate([rows, np.array(above, dtype=np.int32)])
         first = self._now
         self._used[rows] = np.arange(first, first + len(rows))
         self._now += len(rows)

@@ -20,7 +20,7 @@ import numpy as np
 
 from cache_core.block_header import KEY_IDENTITY_BYTES, DropReason
 from cache_core.metrics import CacheObserver
-from cache_core.tiers.base import Mask, TierStats
+from cache_core.tiers.base import GoesOn, Mask, TierStats, for_ever
 from cache_core.tiers.codec import Codec
 from cache_core.tiers.errors import PurgeFailedError, TierError
 from cache_core.tiers.files import Files, make_private, read_fully, reason_of, write_fully
@@ -99,7 +99,7 @@ class StoreFolder(StoreTier):
                 return found
         raise PurgeFailedError(f"{self.options.folder} keeps blocks of a purged identity")
 
-    def clean(self) -> int:
+    def clean(self, goes_on: GoesOn = for_ever) -> int:
         """Remove what was used longest ago until the store is within its capacity; of scopes over their share first."""
         options = self.options
         _remove_purged(options.folder)
@@ -108,6 +108,8 @@ class StoreFolder(StoreTier):
         newest = files[-1][0] if files else 0.0
         freed = 0
         for used_at, size, path in self._in_turn(files):
+            if not goes_on():
+                break
             abandoned = path.suffix == _PART and newest - used_at > _ABANDONED
             over = used - freed > options.capacity_bytes
             if (abandoned or over) and self._unlink(path):

@@ -21,7 +21,7 @@ import numpy as np
 from cache_core.block_header import KEY_IDENTITY_BYTES, DropReason
 from cache_core.memory import anonymous_memory
 from cache_core.metrics import CacheObserver
-from cache_core.tiers.base import Mask, TierStats
+from cache_core.tiers.base import GoesOn, Mask, TierStats, for_ever
 from cache_core.tiers.codec import Codec
 from cache_core.tiers.errors import PurgeFailedError, TierError
 from cache_core.tiers.store import Record, StoreTier, require_secret
@@ -140,8 +140,10 @@ class StoreMooncake(StoreTier):
                 return found
         raise PurgeFailedError("others keep storing blocks of a purged identity: tell them first")
 
-    def clean(self) -> int:
+    def clean(self, goes_on: GoesOn = for_ever) -> int:
         for identity in self._banned:
+            if not goes_on():
+                break
             try:
                 self.purge(identity)
             except PurgeFailedError as error:

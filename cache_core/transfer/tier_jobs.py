@@ -33,7 +33,7 @@ class TierToHost(Job):
     ) -> None:
         self.source = source
         self._host, self._tier, self._timeout = host, tier, timeout
-        self._reservation = host.reserve(headers)
+        self._reservation = host.reserve(headers, only_copies=True)
         self.served = np.zeros(len(headers), dtype=np.bool_)  # which arrived
         places = np.flatnonzero(self._reservation.rows != NO_ROW)
         self.pieces = _in_batches(places, piece_blocks, host.block_bytes, self._fetch)
@@ -74,7 +74,7 @@ class HostToTier(Job):
         self.target = target
         self._allowed = allowed
         self._host, self._tier, self._headers = host, tier, tuple(headers)
-        self._rows = host.pin(headers)
+        self._rows = host.pin(headers, use=False)
         self.stored = np.zeros(len(headers), dtype=np.bool_)  # which are in the colder tier now
         places = np.flatnonzero(self._rows != NO_ROW)
         self.pieces = _in_batches(places, piece_blocks, host.block_bytes, self._store)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from cache_core.block_header import BadBlockError, DropReason, unpack, verify_body
-from cache_core.tiers.base import TierCounters
+from cache_core.tiers.base import GoesOn, TierCounters
 from cache_core.tiers.disk.catalog import Catalog
 from cache_core.tiers.disk.index import Added, IndexFailedError, Place
 from cache_core.tiers.disk.segment import Segment
@@ -31,14 +31,20 @@ def mostly_dead(catalog: Catalog, live: Live, below: float) -> list[tuple[Segmen
 
 
 def rewrite(
-    catalog: Catalog, writer: Writer, segment: Segment, counters: TierCounters, batch_bytes: int, sync: bool
+    catalog: Catalog,
+    writer: Writer,
+    segment: Segment,
+    counters: TierCounters,
+    batch_bytes: int,
+    sync: bool,
+    goes_on: GoesOn,
 ) -> bool:
-    """Copy what lives to the newest segment and drop this one; False where that failed and nothing is lost.
+    """Copy what lives to newer segments and drop this one; False where that failed or ended, and nothing is lost.
 
     Bodies are copied as they are, so neither key nor codec is needed.
     """
     for batch in _batches(_live(catalog, segment, counters), batch_bytes):
-        if not _move(catalog, writer, batch, sync):
+        if not goes_on() or not _move(catalog, writer, batch, sync):
             return False
     catalog.drop(segment)
     return True

@@ -14,7 +14,16 @@ from cache_core.ghosts import Ghosts
 from cache_core.metrics import CacheObserver, NullObserver
 from cache_core.purge_numbers import PurgeNumbers
 from cache_core.tick_times import TickTimes
-from cache_core.tiers.base import BlockBytes, Mask, Tier, TierCounters, TierStats, buffers_of
+from cache_core.tiers.base import (
+    BlockBytes,
+    GoesOn,
+    Mask,
+    Tier,
+    TierCounters,
+    TierStats,
+    buffers_of,
+    for_ever,
+)
 from cache_core.tiers.disk.catalog import Catalog
 from cache_core.tiers.disk.cleaning import dead_share, mostly_dead, rewrite
 from cache_core.tiers.disk.index import DiskIndex, IndexDamagedError, IndexFailedError, Place
@@ -181,7 +190,7 @@ class DiskTier(Tier):
             self._lose()
             return sum(self._removed(segment) for segment in list(self._catalog.segments.values()))
 
-    def clean(self) -> int:
+    def clean(self, goes_on: GoesOn = for_ever) -> int:
         with self._write:
             unknown: dict[int, tuple[int, int]] | None = None
             live = self._indexed(lambda index: index.live_bytes(), unknown)
@@ -191,8 +200,10 @@ class DiskTier(Tier):
         self._observer.fragmentation("disk", share)
         freed = 0
         for segment, size in dead:  # others may write between two segments
+            if not goes_on():
+                break
             with self._write:
-                freed += self._clean(segment, size)
+                freed += self._clean(segment, size, goes_on)
         return freed
 
     def stats(self) -> TierStats:
@@ -352,7 +363,7 @@ class DiskTier(Tier):
             self._journal.remove(identity)
         return count
 
-    def _clean(self, segment: Segment, live: int) -> int:
+    def _clean(self, segment: Segment, live: int, goes_on: GoesOn) -> int:
         """Rewrite one segment; says how many bytes that freed."""
         catalog, options = self._catalog, self.options
         still_there = catalog.segments.get(segment.number) is segment
@@ -360,7 +371,10 @@ class DiskTier(Tier):
             return 0
         with suppress(OSError, IndexFailedError, IndexDamagedError):
             self._lose()  # what moves lies in a segment that may have been used longer ago
-            if rewrite(catalog, self._writer, segment, self._counters, options.write_bytes, options.sync):
+            moved = rewrite(
+                catalog, self._writer, segment, self._counters, options.write_bytes, options.sync, goes_on
+            )
+            if moved:
                 return segment.size - live
         return 0
 

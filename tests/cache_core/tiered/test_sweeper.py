@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from cache_core.tiered import Sweeper, TieringOptions, Watermarks
+from tests.cache_core.tiered.faulty_files import FaultyFiles
 from tests.cache_core.tiered.world import BLOCK, World, until, world
 
 
@@ -131,3 +132,52 @@ def test_without_a_colder_tier_the_host_keeps_what_it_has() -> None:
         backed_up(it, 5)
         assert it.tiers.sweep_host(20) == 0
         assert it.tiers.host.stats().blocks == 20
+
+
+def on_disk(it: World, prompt: int) -> list[bool]:
+    tokens = np.array([1000 + prompt, *range(4 * BLOCK - 1)], dtype=np.int32)
+    keys = [header.key for header in it.tiers._chains.headers("default", tokens)]
+    return it.tiers.colder["disk"].contains(keys).tolist()
+
+
+def test_what_the_disk_lacks_goes_there_before_the_host_is_swept_of_it(tmp_path: Path) -> None:
+    with world(tmp_path, blocks=64, host_blocks=20) as it:
+        backed_up(it, 5)
+        it.tiers.colder["disk"].clear()
+        assert on_disk(it, 0) == [False] * 4
+        assert it.tiers.sweep_host(2) == 0, "it goes to the disk first"
+        it.settle()
+        assert on_disk(it, 0) == [True] * 4, "with its parents"
+        assert on_disk(it, 1) == [False] * 4, "that is not next"
+        sweeper = Sweeper(it.tiers, lambda: False, Watermarks(0.5, 0.5), batch=4, pause=0.01)
+        try:
+            until(lambda: (it.tiers.host.stats().blocks or 0) <= 10)
+        finally:
+            sweeper.close()
+        it.cache.flush()
+        assert it.fetch([1000, *range(4 * BLOCK - 1), 5])
+        assert it.run([1000, *range(4 * BLOCK - 1), 5]) == 4 * BLOCK
+
+
+def test_a_child_whose_parent_is_lost_does_not_go_down_alone(tmp_path: Path) -> None:
+    with world(tmp_path, blocks=64, host_blocks=20) as it:
+        backed_up(it, 1)
+        it.tiers.colder["disk"].clear()
+        tokens = np.array([1000, *range(4 * BLOCK - 1)], dtype=np.int32)
+        it.tiers.host.delete([it.tiers._chains.headers("default", tokens)[1].key])
+        it.tiers.sweep_host(20)
+        it.settle()
+        assert on_disk(it, 0) == [True, False, False, False]
+
+
+def test_a_disk_that_refuses_again_is_not_tried_for_ever(tmp_path: Path) -> None:
+    files = FaultyFiles()
+    with world(tmp_path, blocks=64, host_blocks=20, files=files) as it:
+        files.full = True
+        backed_up(it, 5)
+        drops = []
+        for _ in range(4):
+            assert it.tiers.sweep_host(4) == 0
+            it.settle()
+            drops.append(sum(it.tiers.stats()["disk"].drops.values()))
+        assert drops[0] == drops[3]

@@ -36,14 +36,26 @@ class AllTiers(RuleBasedStateMachine):
         self.folder = Path(tempfile.mkdtemp())
         self.purged: set[tuple[str, tuple[int, ...]]] = set()
 
-    @initialize()
+    @initialize(share=st.sampled_from([0.3, 1.0]))
+    def begin(self, share: float) -> None:
+        self.share = share
+        self.start()
+
     def start(self) -> None:
         self.stack = ExitStack()
         options = TieringOptions(write_policy=self.write_policy, reserve_blocks=0)
         self.files = FaultyFiles()
         folder = self.folder / "kv"
         self.it: World = self.stack.enter_context(
-            world(folder, blocks=10, host_blocks=6, options=options, files=self.files, weights=self.weights)
+            world(
+                folder,
+                blocks=10,
+                host_blocks=6,
+                options=options,
+                files=self.files,
+                weights=self.weights,
+                scope_share=self.share,
+            )
         )
 
     def teardown(self) -> None:
@@ -128,6 +140,7 @@ class AllTiers(RuleBasedStateMachine):
     @rule(blocks=st.integers(1, 10))
     def sweep(self, blocks: int) -> None:
         self.it.tiers.demote(blocks)
+        self.it.tiers.sweep_host(blocks)
 
     @rule(steps=st.integers(1, 20))
     def compact(self, steps: int) -> None:
@@ -190,6 +203,7 @@ class AllTiers(RuleBasedStateMachine):
     def whole(self) -> None:
         if hasattr(self, "it"):
             self.it.cache.check_integrity()
+            self.it.tiers.host.check_integrity()
 
 
 class AllTiersWrittenBack(AllTiers):

@@ -168,19 +168,22 @@ def world(
     store: Path | None = None,
     shared: Tier | None = None,  # a store that is no folder
     clock: Clock | None = None,
+    scope_share: float = 1.0,  # of host, disk and store
 ) -> Iterator[World]:
     """A fresh process's worth of tiers; with a folder, its disk tier is in there."""
     pool = BlockPool(blocks, BLOCK)
     device = DeviceTier([LAYOUT] * LAYERS, blocks, BLOCK, torch.float32, torch.device("cpu"))
     cache = PrefixCache(pool, policy, copy_blocks=device.copy_blocks, observer=observer)
     row = device.bytes_per_block
-    host = HostTier(host_blocks * row, row, BLOCK, checksums=True, observer=observer)
+    host = HostTier(host_blocks * row, row, BLOCK, checksums=True, observer=observer, scope_share=scope_share)
     colder: dict[str, Tier] = {}
     if folder is not None:
-        colder["disk"] = DiskTier(DiskOptions(folder=folder, capacity_bytes=disk_bytes), files, observer)
+        colder["disk"] = DiskTier(
+            DiskOptions(folder=folder, capacity_bytes=disk_bytes, scope_share=scope_share), files, observer
+        )
     if store is not None:
         colder["store"] = StoreFolder(
-            StoreOptions(store, 8 << 20, mac_key=b"0123456789abcdef"), None, observer
+            StoreOptions(store, 8 << 20, mac_key=b"0123456789abcdef", scope_share=scope_share), None, observer
         )
     if shared is not None:
         colder["store"] = shared

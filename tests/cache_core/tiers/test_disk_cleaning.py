@@ -41,6 +41,27 @@ def test_live_blocks_move_and_dead_ones_go(tmp_path: Path, codec: Codec) -> None
     tier.close()
 
 
+@pytest.mark.parametrize("pieces", [0, 1, 2, 5])
+def test_it_lets_go_between_two_pieces_and_goes_on_later(tmp_path: Path, pieces: int) -> None:
+    tier = mostly_dead(tmp_path)
+    asked = 0
+
+    def goes_on() -> bool:
+        nonlocal asked
+        asked += 1
+        return asked <= pieces
+
+    before = segment_bytes(tmp_path)
+    tier.clean(goes_on)
+    assert pieces < asked <= pieces + 2, "nobody asks on who was told to end"
+    assert segment_bytes(tmp_path) > before // 2
+    assert served(tier, HEADERS) == len(KEPT)
+    assert tier.clean() > 0
+    assert segment_bytes(tmp_path) < before // 2
+    assert served(tier, HEADERS) == len(KEPT)
+    tier.close()
+
+
 def test_a_full_segment_is_left_alone(tmp_path: Path) -> None:
     tier = opened(tmp_path, segment_bytes=80 << 10)
     put(tier, HEADERS)

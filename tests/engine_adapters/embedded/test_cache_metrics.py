@@ -15,7 +15,8 @@ from tests.engine_adapters.embedded.test_cold_tiers import ask, config, running,
 
 __all__ = ["config"]  # the fixture
 
-BLOCKS = 32  # on the device and in the host
+BLOCKS = 32  # on the device
+HOST_BLOCKS = 48
 PROMPTS = [random_tokens(12 * BLOCK + 5, seed) for seed in range(6)]
 
 
@@ -24,7 +25,9 @@ def small(config: EmbeddedConfig) -> Iterator[EmbeddedAdapter]:
     """An engine whose device and host hold less than all prompts, and whose disk is soon full."""
     with running(config) as large:
         row = large.runner.kv.bytes_per_block
-    tight = replace(config, kv_bytes=BLOCKS * row, host_cache_bytes=BLOCKS * row, disk_cache_bytes=80 * row)
+    tight = replace(
+        config, kv_bytes=BLOCKS * row, host_cache_bytes=HOST_BLOCKS * row, disk_cache_bytes=80 * row
+    )
     with running(tight) as adapter:
         assert adapter.tiers is not None
         adapter.tiers._estimates.computed = lambda *_: None  # type: ignore[method-assign]  # loading goes on to pay
@@ -124,8 +127,8 @@ def test_histograms_can_be_put_together_from_their_flat_names(config: EmbeddedCo
         float(key.rpartition("_")[2]): value for key, value in found.items() if key.startswith(f"{name}_le_")
     }
     assert list(buckets.values()) == sorted(buckets.values())
-    assert max(buckets.values()) == found[f"{name}_count"] == 1
-    assert 0 < found[f"{name}_sum"] <= min(buckets)
+    assert max(buckets.values()) == found[f"{name}_count"] > 0
+    assert 0 < found[f"{name}_sum"] <= max(buckets) * found[f"{name}_count"]
 
 
 def test_counters_are_finite_numbers_under_plain_names(small: EmbeddedAdapter) -> None:
