@@ -104,6 +104,9 @@ class Front(Protocol):
     def progress(self, line: str) -> None:
         """Tell an operator how far the start has come."""
 
+    def announce(self, line: str) -> None:
+        """Tell an operator what no other process of this server knows."""
+
     async def ready(self, url: str, models: Sequence[str]) -> None:
         """Requests are answered from now on; `models`: by all their names, one at least."""
 
@@ -143,6 +146,10 @@ class OneProcess:
         """Say on stderr how far the start has come."""
         elapsed = time.perf_counter() - self._started
         tell_line(f"[{elapsed:6.1f} s] {line}", sys.stderr)
+
+    def announce(self, line: str) -> None:
+        """Say it beside."""
+        self.progress(line)
 
     async def ready(self, url: str, models: Sequence[str]) -> None:
         """Say so on stderr, and where JSON is wanted on stdout."""

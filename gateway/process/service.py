@@ -188,7 +188,7 @@ class Service:
         )
         server = AdminServer(AdminApp(self._options.admin, parts).app, listener)
         server.start()
-        self._front.progress(f"admins are answered on {url_of(listener)}")
+        self._front.announce(f"admins are answered on {url_of(listener)}")
         return server
 
     async def _forget_rows(self, ask: PurgeAsk) -> Forgotten:

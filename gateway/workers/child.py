@@ -6,7 +6,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from gateway.workers.plan import Plan
@@ -25,7 +25,7 @@ def command(arguments: Sequence[str]) -> list[str]:
 
 
 class Child:
-    """One process. Started with `start`; used from one event loop."""
+    """One process. Started with `start`; used from one event loop. `tell` gets lines that an operator is to see."""
 
     def __init__(
         self,
@@ -33,17 +33,19 @@ class Child:
         process: asyncio.subprocess.Process,
         reader: asyncio.StreamReader,
         control: asyncio.StreamWriter,
+        tell: Callable[[str], None],
     ) -> None:
         self.plan = plan
         self._process = process
         self._reader = reader
         self._control = control
+        self._tell = tell
         self.ready: asyncio.Future[list[str]] = asyncio.get_running_loop().create_future()
         self.ended = asyncio.create_task(self._wait())
         self._hearing = asyncio.create_task(self._hear())
 
     @classmethod
-    async def start(cls, plan: Plan, arguments: Sequence[str]) -> "Child":
+    async def start(cls, plan: Plan, arguments: Sequence[str], tell: Callable[[str], None]) -> "Child":
         """Run it; raises OSError where it cannot be run."""
         ours, theirs = socket.socketpair()
         with theirs:
@@ -56,7 +58,7 @@ class Child:
             )
         reader, control = await asyncio.open_connection(sock=ours, limit=_LINE)
         control.write(plan.line())
-        return cls(plan, process, reader, control)
+        return cls(plan, process, reader, control, tell)
 
     @property
     def pid(self) -> int:
@@ -98,5 +100,7 @@ class Child:
         with suppress(ConnectionError, ValueError):
             while line := await self._reader.readline():
                 said = json.loads(line)
-                if not self.ready.done():
+                if "say" in said:
+                    self._tell(str(said["say"]))
+                elif not self.ready.done():
                     self.ready.set_result([str(name) for name in said["ready"]])

@@ -7,7 +7,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -45,8 +45,15 @@ class Seat:
 
     def say_ready(self, models: Sequence[str] = ()) -> None:
         """Tell the parent; `models` are what an operator is told."""
+        self._tell({"ready": models})
+
+    def say(self, line: str) -> None:
+        """Have the parent tell an operator so."""
+        self._tell({"say": line})
+
+    def _tell(self, message: Mapping[str, str | Sequence[str]]) -> None:
         with self._lock:
-            self._control.sendall(msgspec.json.encode({"ready": models}) + b"\n")
+            self._control.sendall(msgspec.json.encode(message) + b"\n")
 
     def _watch(self) -> None:
         while True:

@@ -119,7 +119,7 @@ class Supervisor:
             began = None
             try:
                 plan = replace(place.plan, again=place.ready.is_set())
-                child = place.child = await Child.start(plan, self._arguments)
+                child = place.child = await Child.start(plan, self._arguments, self._front.progress)
             except OSError as error:
                 self._give_up(place, f"cannot be started: {error}")
                 return

@@ -136,6 +136,10 @@ class WorkerFront:
         """The parent and the engine's process say how far the server has come."""
         log.debug("%s", line)
 
+    def announce(self, line: str) -> None:
+        """The parent says it, in its own lines."""
+        self._seat.say(line)
+
     async def ready(self, url: str, models: Sequence[str]) -> None:
         """Tell the parent, which says so when all are. Without what workers share one goes on alone."""
         try:

@@ -54,6 +54,7 @@ def child(notes: str, descriptor: str) -> int:
     while (folder / f"{name}.slow").exists() and not ended.wait(0.02):
         pass
     if not ended.is_set():
+        seat.say(f"{name} knows it")
         seat.say_ready([name])
     while not ended.wait(0.02):
         pass

@@ -95,6 +95,15 @@ def test_one_line_says_that_all_are_ready(start: Start) -> None:
     assert errors.count("ready on") == 1
 
 
+def test_what_a_worker_alone_knows_is_said_by_the_parent_before_all_are_ready(start: Start) -> None:
+    server = start()
+    server.ready()
+    status, errors = server.end()
+    assert status == 0
+    assert errors.count("] worker-0 knows it\n") == errors.count("] worker-1 knows it\n") == 1
+    assert errors.index("worker-0 knows it") < errors.index("ready on")
+
+
 def test_connections_are_spread_over_all_workers(start: Start) -> None:
     server = start(3, "none")
     port = int(server.ready()["base_url"].rsplit(":", 1)[1].split("/")[0])
