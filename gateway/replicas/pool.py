@@ -73,6 +73,7 @@ class EnginePool:
         self.retries: Counter[str] = Counter()  # by reason
         self.hedges: Counter[str] = Counter()  # by outcome
         self.requests = 0
+        self._running = 0  # requests, wherever
         self.discovery = discovery
         self._make = make
         self._names = dict(names or {})
@@ -196,7 +197,7 @@ class EnginePool:
         visit = await self._visit(ask, {each.id: each for each in able})
         if visit is None:
             return await self.choose(ask, tried, only, room)
-        if len(able) > 1:
+        if self._running > 1:
             await _with_others(visit)
         return visit
 
@@ -213,6 +214,7 @@ class EnginePool:
         member = able[decision.replica]
         visit = Visit(decision, member, self.router, probe or member.breaker.begin(), self._visited)
         self.requests += 1
+        self._running += 1
         member.running += 1
         if not member.retired:
             return visit
@@ -324,6 +326,7 @@ class EnginePool:
 
     def _visited(self, visit: Visit, now: State | None) -> None:
         member = visit.member
+        self._running -= 1
         member.running -= 1
         if now == "closed":
             member.slow_start.begin()
@@ -340,7 +343,10 @@ class EnginePool:
 
 
 async def _with_others(visit: Visit) -> None:
-    """Requests that came together are all routed before one is sent, as they are all tokenized before that."""
+    """Requests that came together are all prepared and routed before one is sent.
+
+    Done whole, one behind the other, each would find the processor's caches full of other steps.
+    """
     try:
         await asyncio.sleep(0)
     except BaseException:

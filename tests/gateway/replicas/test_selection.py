@@ -72,6 +72,11 @@ async def once(pool: EnginePool, outcome: Any, tried: frozenset[str] = frozenset
     return visit.remote.replica
 
 
+def runs(pool: EnginePool) -> int:
+    """Requests, by what is known of each replica."""
+    return sum(member.running for member in pool.members)
+
+
 @given(st.integers(0, 100), st.floats(0, 1))
 def test_the_last_one_is_never_left_alone(members: int, share: float) -> None:
     allowed = may_be_ejected(members, share)
@@ -108,25 +113,39 @@ async def test_while_a_probe_runs_no_second_one_goes() -> None:
 
 async def test_requests_that_came_together_are_all_routed_before_one_is_sent() -> None:
     pool, running = pool_of(3, Clock()), list[int]()
+    first = await pool.choose(ASK)
 
     async def request() -> None:
         visit = await pool.choose(ASK)
-        running.append(sum(member.running for member in pool.members))
+        running.append(runs(pool))
         visit.ended("good")
 
     await asyncio.gather(*(request() for _ in range(4)))
-    assert running == [4, 3, 2, 1]
+    assert running == [5, 4, 3, 2]
+    first.ended("good")
+    assert runs(pool) == 0
+
+
+async def test_a_request_that_is_alone_waits_for_nobody() -> None:
+    pool = pool_of(2, Clock())
+    for _ in range(2):
+        with pytest.raises(StopIteration) as chosen:
+            pool.choose(ASK).send(None)
+        chosen.value.value.ended("good")
 
 
 async def test_a_request_that_goes_away_before_it_is_sent_runs_nowhere() -> None:
     pool = pool_of(2, Clock())
+    other = await pool.choose(ASK)
     task = asyncio.create_task(pool.choose(ASK))
     await asyncio.sleep(0)  # it has been routed
-    assert sum(member.running for member in pool.members) == 1
+    assert runs(pool) == 2
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert sum(member.running for member in pool.members) == 0
+    assert runs(pool) == 1
+    other.ended("good")
+    assert runs(pool) == 0
 
 
 @settings(deadline=None, max_examples=30)  # a client of HTTP takes a while to make
