@@ -30,10 +30,10 @@ class TickTimes:
             self._note(tick, now)
 
     def age(self, tick: int) -> float:
-        """Seconds since that tick."""
+        """Seconds since that tick; 0 where the clock was set back."""
         with self._lock:
             place = max(bisect_right(self._ticks, tick) - 1, 0)
-            return self._clock() - self._times[place]
+            return max(self._clock() - self._times[place], 0.0)
 
     def _note(self, tick: int, now: float) -> None:
         if tick <= self._ticks[-1]:

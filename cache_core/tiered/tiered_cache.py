@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from threading import Thread
 from typing import Literal
 
@@ -31,7 +31,7 @@ from cache_core.tiered.whole_prefetcher import WholePrefetcher
 from cache_core.tiers.base import Tier, TierStats
 from cache_core.tiers.host import HostTier
 from cache_core.tokens import Tokens, as_tokens
-from cache_core.transfer import Priority, TransferEngine
+from cache_core.transfer import LinkConfig, Priority, TransferEngine, Way
 from cache_core.transfer.clock import Clock
 from cache_core.transfer.copy_lane import CopyLane
 
@@ -55,6 +55,7 @@ class TieringOptions:
     overlap: bool = True  # load the rear of a prefix while its front is computed, where that is sooner
     layered: bool | None = None  # compute early layers while later ones come up; None: on an accelerator
     rest: float = 30.0  # seconds for which a tier that missed a deadline is not asked again
+    links: Mapping[Way, LinkConfig] = field(default_factory=dict)  # how ways are used; others as they come
 
 
 class TieredCache:
@@ -92,7 +93,9 @@ class TieredCache:
         self._chains = ScopeChains(identity)
         self._purges = Purges()
         up, down = CopyLane(device.device), CopyLane(device.device)
-        self._engine = TransferEngine(clock=clock, observer=MeasuringObserver(observer, self._estimates))
+        self._engine = TransferEngine(
+            self.options.links, clock=clock, observer=MeasuringObserver(observer, self._estimates)
+        )
         self._clock = self._engine.clock
         self._ways = Ways(device, host, self.colder, self._engine, up, down)
         self._lookup = Lookup(self._below(), self._clock.now, self.options.rest)

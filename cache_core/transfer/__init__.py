@@ -1,7 +1,7 @@
 """Moves of blocks between tiers: asynchronous, by priority, within a bandwidth, and never after a cancel."""
 
 from cache_core.transfer.clock import Clock, SystemClock
-from cache_core.transfer.engine import TransferEngine
+from cache_core.transfer.engine import TransferEngine, Way
 from cache_core.transfer.job import Job, Pending, Piece
 from cache_core.transfer.link import Link, LinkConfig
 from cache_core.transfer.token_bucket import TokenBucket
@@ -20,4 +20,5 @@ __all__ = [
     "Transfer",
     "TransferEngine",
     "TransferRefusedError",
+    "Way",
 ]

@@ -13,6 +13,7 @@ from cache_core.metrics import CacheObserver
 from cache_core.pinned_memory import pin_memory
 from cache_core.tiered import StateOptions, TieredCache, TieringOptions
 from cache_core.tiers.host import HostTier
+from cache_core.transfer import LinkConfig, Way
 from cache_core.weights import UpdateEpoch, weights_digest
 from engine_adapters.embedded.cold_stores import ColdTierError, open_colder, quantization_of
 from engine_adapters.embedded.config import EmbeddedConfig
@@ -81,7 +82,9 @@ def open_cold_tiers(
     reserve = min(
         TieringOptions().reserve_blocks, runner.num_blocks // 8
     )  # a small pool has room for fetches, too
-    options = TieringOptions(config.write_policy, reserve_blocks=reserve, layered=config.layered_loads)
+    options = TieringOptions(
+        config.write_policy, reserve_blocks=reserve, layered=config.layered_loads, links=_links(config)
+    )
     try:
         kept = None if states is None else _open_rows(states, for_states, config, observer)
         tiers = TieredCache(
@@ -94,6 +97,13 @@ def open_cold_tiers(
     if states is not None:
         states.tell_evicted(tiers.state_leaves)
     return tiers
+
+
+def _links(config: EmbeddedConfig) -> dict[Way, LinkConfig]:
+    if config.cold_write_rate is None:
+        return {}
+    limited = LinkConfig(bandwidth=config.cold_write_rate)
+    return {("host", "disk"): limited, ("host", "store"): limited}
 
 
 def _bytes_for_states(host_bytes: int, states: SnapshotsOnDevice, runner: ModelRunner) -> int:

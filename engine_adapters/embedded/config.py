@@ -41,6 +41,9 @@ class EmbeddedConfig:
     store: SharedStore | None = None  # and where several servers share it
     coding: ColdCoding = field(default_factory=ColdCoding)  # how it is kept on disk and in the store
     write_policy: "WritePolicy" = "write_through_on_second_hit"
+    cold_write_rate: float | None = (
+        None  # bytes a second at most that go to the disk, and to the store; None: any
+    )
     layered_loads: bool | None = (
         None  # compute early layers while later ones come up; None: on an accelerator
     )

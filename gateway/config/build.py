@@ -230,6 +230,7 @@ def embedded_options(engine: EmbeddedEngine, path: str, environ: Mapping[str, st
         store=None if engine.store is None else engine.store.shared(f"{path}.store", environ),
         coding=engine.cold.coding(f"{path}.cold", environ),
         write_policy=engine.write_policy,
+        cold_write_rate=None if engine.cold_write_mib_s is None else engine.cold_write_mib_s * MIB,
         threads=engine.threads,
         trust_remote_code=engine.trust_remote_code,
         tool_parser=engine.tool_parser,

@@ -44,6 +44,8 @@ class EmbeddedEngine(ConfigModel):
     store: StoreConfig | None = None
     # When a block is copied below the device: at its second use, at its eviction, or never.
     write_policy: Literal["write_through_on_second_hit", "write_back", "none"] = "write_through_on_second_hit"
+    # MiB a second at most that go down to the disk, and to the store; none: as fast as they take it.
+    cold_write_mib_s: Annotated[float, Field(gt=0, le=1 << 20)] | None = None
     block_size: Annotated[int, Field(ge=1, le=1024)] = 16
     # Of each tier: what one group's prompts of a model may hold, or keep by hints, before they make room for others.
     scope_share: Annotated[float, Field(ge=0, le=1)] = 0.25

@@ -27,6 +27,18 @@ def test_a_tick_is_as_old_as_the_clock_says() -> None:
     assert [ticks.age(tick) for tick in range(5)] == [41, 31, 21, 11, 1]
 
 
+def test_a_clock_that_was_set_back_makes_nothing_younger_than_now() -> None:
+    clock = Hand()
+    ticks = TickTimes(clock)
+    clock.now += 10
+    ticks.note(1)
+    clock.now -= 1000
+    ticks.note(2)
+    assert ticks.age(0) == ticks.age(1) == ticks.age(2) == 0
+    clock.now += 1005
+    assert ticks.age(1) == 5
+
+
 def test_what_was_before_it_began_is_at_least_as_old_as_it_is() -> None:
     clock = Hand()
     ticks = TickTimes(clock, first=50)

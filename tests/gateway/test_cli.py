@@ -198,11 +198,13 @@ def test_options_about_the_caches_reach_the_engine(monkeypatch: pytest.MonkeyPat
     given: list[Any] = []
     monkeypatch.setattr(embedded, "serve", lambda *arguments: given.extend(arguments) or 0)
     options = ["--scope-share", "0.4", "--write-policy", "write_back", "--host-cache-gib", "2"]
+    options += ["--cold-write-mib-s", "1.5"]
     shown = CliRunner().invoke(app, ["serve", *options, "--disk-cache-dir", str(tmp_path)])
     assert shown.exit_code == 0, shown.output
     config = embedded._engine(given[1], given[2], {})
     assert (config.scope_share, config.write_policy) == (0.4, "write_back")
     assert (config.host_cache_bytes, config.disk_cache_dir) == (2 << 30, tmp_path)
+    assert config.cold_write_rate == 1.5 * (1 << 20)
     given.clear()
     assert CliRunner().invoke(app, ["serve"]).exit_code == 0
     assert embedded._engine(given[1], given[2], {}) == EmbeddedConfig(

@@ -84,6 +84,15 @@ def serve(
             help="When a block is copied to main memory, and on: at its second use, at its eviction, never."
         ),
     ] = WritePolicy.write_through_on_second_hit,
+    cold_write_mib_s: Annotated[
+        float | None,
+        typer.Option(
+            min=0.001,
+            max=_MAX_SIZE,
+            help="MiB a second at most that go down to the disk, and to the store.",
+            show_default="as fast as they take it",
+        ),
+    ] = None,
     scope_share: Annotated[
         float,
         typer.Option(
@@ -256,6 +265,7 @@ def serve(
             disk_cache_dir,
             disk_cache_gib,
             write_policy,
+            cold_write_mib_s,
             embedded.CodingOptions(
                 cold_compression,
                 None if cold_quantize is None else cold_quantize.value,

@@ -82,6 +82,7 @@ class TierOptions:
     disk_dir: Path | None
     disk_gib: float
     write_policy: WritePolicy
+    write_mib_s: float | None
     coding: CodingOptions
     store: StoreOptions
 
@@ -164,6 +165,7 @@ def _engine(model: ModelOptions, tiers: TierOptions, environ: Mapping[str, str])
             disk_cache_dir=tiers.disk_dir,
             disk_cache_bytes=int(tiers.disk_gib * _GIB),
             write_policy=tiers.write_policy.value,
+            cold_write_rate=None if tiers.write_mib_s is None else tiers.write_mib_s * MIB,
             store=shared_store(
                 store.folder,
                 store.gib,

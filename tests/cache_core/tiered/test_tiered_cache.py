@@ -1,12 +1,15 @@
 """Prefixes cool down and come back: right bytes, counted once, forgotten when told so."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from cache_core.tiered import TieringOptions, WritePolicy
-from tests.cache_core.tiered.world import BLOCK, World, world
+from cache_core.transfer import LinkConfig
+from tests.cache_core.manual_clock import ManualClock
+from tests.cache_core.tiered.world import BLOCK, PATIENT, World, until, world
 
 PROMPT = list(range(100, 100 + 5 * BLOCK + 1))
 
@@ -248,3 +251,25 @@ def test_a_host_without_room_for_a_parent_takes_no_child_of_it() -> None:
 
 
 WRITE_BACK = TieringOptions(write_policy="write_back", reserve_blocks=0)
+
+
+def test_a_way_has_the_budget_that_it_was_given(tmp_path: Path) -> None:
+    """What goes down to the disk waits for it; what goes down to the host does not."""
+    clock = ManualClock()
+    options = replace(PATIENT, links={("host", "disk"): LinkConfig(bandwidth=1.0, burst=0.0)})
+    with world(tmp_path, blocks=32, options=options, clock=clock) as it:
+        it.run(PROMPT)
+        it.run(PROMPT)
+        until(lambda: it.tiers.stats()["disk"].blocks == 5)  # the first one finds the budget untouched
+        second = [9, *PROMPT]
+        it.run(second)
+        it.run(second)
+        until(lambda: it.tiers.host.stats().blocks == 10)
+        assert it.tiers.stats()["disk"].blocks == 5
+
+        def later() -> bool:
+            clock.advance(1e6)
+            return it.tiers.idle
+
+        until(later)
+        assert it.tiers.stats()["disk"].blocks == 10

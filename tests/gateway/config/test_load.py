@@ -235,6 +235,7 @@ def test_the_embedded_engine_gets_its_keys(tmp_path: Path) -> None:
             cold: {compression: 3, quantize: int8, quantize_error: 0.02, secret: {env: COLD}}
             store: {folder: /mnt/kv, gib: 2, secret: {env: STORE}}
             write_policy: write_back
+            cold_write_mib_s: 200
             scope_share: 0.4
             threads: 3
             control_tokens_in_content: allow
@@ -252,6 +253,7 @@ def test_the_embedded_engine_gets_its_keys(tmp_path: Path) -> None:
     assert (engine.kv_bytes, engine.host_cache_bytes) == (1 << 29, 2 << 30)
     assert (engine.disk_cache_dir, engine.disk_cache_bytes) == (Path("/kv"), 8 << 30)
     assert engine.scope_share == 0.4
+    assert engine.cold_write_rate == 200 << 20
     assert engine.coding == ColdCoding(3, "int8", 0.02, b"c" * 16)
     assert engine.store == SharedStore(b"s" * 20, Path("/mnt/kv"), 2 << 30)
     assert engine.write_policy == "write_back"
