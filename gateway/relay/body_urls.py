@@ -1,7 +1,9 @@
 """URLs in a body that an engine would fetch, and names under which it would look up media.
 
 Forms: `image_url`, `video_url`, `audio_url`, `file_url` of a content part, each a string or an object with `url`;
-Anthropic's `source: {type: url, url}`; tools and MCP servers of the Responses and the Messages API.
+Anthropic's `source: {type: url, url}`; tools and MCP servers of the Responses and the Messages API; `image`, `video`
+and `audio`, as SGLang's embeddings have them, which loads URLs and paths of files from there; `url` of `input_audio`
+and `file`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,7 +18,8 @@ Found: TypeAlias = tuple[Kind, str, Any]  # what it is, its path, its value
 
 _URLS: Final = frozenset({"image_url", "video_url", "audio_url", "file_url", "server_url"})
 _PLAIN: Final = {"role", "content"}
-_OBJECTS: Final = frozenset({"source", "url_source"})
+_MEDIA: Final = frozenset({"image", "video", "audio", "images", "videos", "audios"})
+_OBJECTS: Final = _MEDIA | {"source", "url_source", "input_audio", "input_video", "file", "input_file"}
 # Where parts can be. Everything else is text, numbers and schemas.
 _HOLDERS: Final = (
     "messages", "system", "input", "inputs", "query", "queries", "documents", "items", "text_1", "text_2",
@@ -58,7 +61,9 @@ def _of_part(path: str, part: Mapping[str, Any]) -> Iterator[Found]:
     for name, value in part.items():
         if name in _URLS:
             yield from _of_url(f"{path}.{name}", value)
-        elif name == "url" and (path.rpartition(".")[2] in _OBJECTS or path.startswith("mcp_servers")):
+        elif name in _MEDIA:
+            yield from _of_media(f"{path}.{name}", value)
+        elif name == "url" and (_last(path) in _OBJECTS or path.startswith("mcp_servers")):
             yield "url", f"{path}.url", value
         elif name in NAMED_MEDIA and value is not None:
             yield "named", f"{path}.{name}", value
@@ -67,6 +72,18 @@ def _of_part(path: str, part: Mapping[str, Any]) -> Iterator[Found]:
     kind = part.get("type")
     if isinstance(kind, str) and kind in EMBEDS:
         yield "embeds", f"{path}.{kind}", None
+
+
+def _of_media(path: str, value: Any) -> Iterator[Found]:
+    """What stands there as text, singly or in a list; objects are looked through as any other."""
+    for each in value if type(value) is list else (value,):
+        if type(each) is str:
+            yield "url", path, each
+
+
+def _last(path: str) -> str:
+    """The last name in `path`, without places in lists."""
+    return path.rpartition(".")[2].partition("[")[0]
 
 
 def _of_url(path: str, value: Any) -> Iterator[Found]:

@@ -113,6 +113,17 @@ def test_nothing_is_fetched_that_a_body_names(url: Any) -> None:
         ({"tools": [{"type": "mcp", "server_url": "http://h/x"}]}, "tools[0].server_url"),
         ({"mcp_servers": [{"type": "url", "url": "http://h/x"}]}, "mcp_servers[0].url"),
         ({"documents": [{"content": [image("http://h/x")]}]}, "documents[0].content[0].image_url.url"),
+        ({"input": [{"text": "a", "image": "http://h/x"}]}, "input[0].image"),
+        ({"input": {"video": "file:///x"}}, "input.video"),
+        ({"documents": [{"images": ["http://h/x"]}]}, "documents[0].images"),
+        ({"documents": [{"images": [{"url": "http://h/x"}]}]}, "documents[0].images[0].url"),
+        (chat({"type": "image", "image": "http://h/x"}), "messages[0].content[0].image"),
+        (chat({"type": "image", "image": {"url": "http://h/x"}}), "messages[0].content[0].image.url"),
+        (
+            chat({"type": "input_audio", "input_audio": {"url": "http://h/x"}}),
+            "messages[0].content[0].input_audio.url",
+        ),
+        (chat({"type": "file", "file": {"url": "http://h/x"}}), "messages[0].content[0].file.url"),
     ],
 )
 def test_every_form_of_a_url_is_found(body: dict[str, Any], param: str) -> None:
@@ -126,6 +137,9 @@ def test_every_form_of_a_url_is_found(body: dict[str, Any], param: str) -> None:
         chat(image(PICTURE)),
         chat({"type": "text", "text": "http://example.com/cat.png"}),
         chat({"type": "input_audio", "input_audio": {"data": "AA==", "format": "wav"}}),
+        {"input": [{"text": "http://example.com", "image": PICTURE, "video": None}]},
+        {"messages": [{"role": "assistant", "audio": {"id": "audio_1"}}]},
+        {"documents": [{"title": "a page", "url": "http://example.com", "text": "of a search"}]},
         {"messages": [{"role": "user", "content": "image_url: http://example.com"}]},
         # Arguments that a model wrote, and schemas, are nobody's to fetch.
         chat({"type": "tool_use", "id": "t", "name": "f", "input": {"image_url": "http://h/x"}}),
