@@ -70,6 +70,10 @@ class PromptThreads:
             self._waiting = ThreadPoolExecutor(settings.memory_threads, thread_name_prefix="kvgate-memory")
         self._memory_waits = memory_waits
 
+    def parses_here(self, size: int) -> bool:
+        """Whether so many bytes are parsed where that is asked for, so that `parse` has nothing to wait for."""
+        return size <= self._inline_parse
+
     async def parse(self, size: int, work: Callable[[], Result]) -> Result:
         """`work()`, which parses `size` bytes; on a thread if they are many."""
         return work() if size <= self._inline_parse else await self._on_thread(work)

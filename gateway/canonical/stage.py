@@ -3,9 +3,9 @@
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from canon import CanonResult, ConversationMemory, Policy, canonicalize
 from canon.errors import PolicyError
@@ -22,8 +22,7 @@ from gateway.transport.record import CanonTold
 from gateway.wire.round_trip import round_trip_loss
 
 
-@dataclass(frozen=True, slots=True)
-class Canonical:
+class Canonical(NamedTuple):
     """A request as it goes on."""
 
     body: Mapping[str, Any]
@@ -83,7 +82,6 @@ class CanonStage:
         """The request as it goes on; takes as long as reading the whole body a few times."""
         if policy.name == "off":
             return Canonical(incoming.body, incoming.raw, CanonTold(policy.name))
-        session = self.session(incoming)
         remembers = self.remembers(policy)
         # What cannot be sent as rewritten must not be remembered as sent.
         loss = round_trip_loss(incoming.raw, incoming.body) if remembers else None
@@ -94,7 +92,7 @@ class CanonStage:
             clean = self._clean.key(incoming.body, policy, scope)
             if clean is not None and (known := self._clean.get(clean)) is not None:
                 return Canonical(incoming.body, incoming.raw, known)
-        memory = self._memory if remembers else None
+        memory, session = self._memory if remembers else None, self.session(incoming)
         with self._memory.store.burst() if remembers else nullcontext():
             result = canonicalize(incoming.body, policy, memory, scope, session=session)
         if result.changed and not remembers:

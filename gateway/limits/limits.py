@@ -83,9 +83,30 @@ class Limits:
         """Of `bound` requests that may run, those of this process."""
         return bound if self._workers is None else max(1, bound // self._workers.workers)
 
-    def of(self, incoming: Incoming, limits: TenantLimits, record: RequestRecord) -> "Usage":
+    def of(
+        self, incoming: Incoming, limits: TenantLimits, record: RequestRecord
+    ) -> "AbstractAsyncContextManager[object]":
         """`async with limits.of(...):` a request that counts while its block runs; raises ApiError 429."""
+        if not limits.counted:
+            return Uncounted(self.pins, incoming.tenant.name, record.id)
         return Usage(self._counter, self.pins, incoming, limits, record)
+
+
+class Uncounted:
+    """One request of a tenant without limits: only its pins end with it."""
+
+    __slots__ = ("_pins", "_request", "_tenant")
+
+    def __init__(self, pins: Pins, tenant: str, request: str) -> None:
+        self._pins = pins
+        self._tenant = tenant
+        self._request = request
+
+    async def __aenter__(self) -> None:
+        """There is nothing to wait for."""
+
+    async def __aexit__(self, *_: object) -> None:
+        self._pins.ended(self._tenant, self._request)
 
 
 @dataclass(slots=True)
@@ -101,11 +122,9 @@ class Usage:
         init=False, default_factory=lambda: str(next(_numbers))
     )  # a client may send its own id twice
     _estimate: Estimate = field(init=False)
-    _verdict: Verdict | None = field(init=False, default=None)  # None: nothing is counted
+    _verdict: Verdict | None = field(init=False, default=None)  # None: it was refused
 
     async def __aenter__(self) -> Self:
-        if not self.limits.counted:
-            return self
         tenant, record = self.incoming.tenant.name, self.record
         self._estimate = estimate(record.route, self.incoming.raw, self.incoming.body)
         asked = self._estimate.total

@@ -1,7 +1,7 @@
 """One relayed answer: its bytes to the client as they come, its account to the record."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import partial
 
 from starlette.types import Send
@@ -26,8 +26,6 @@ from gateway.transport.keepalive import kept_alive
 from gateway.transport.record import RequestRecord
 from gateway.transport.sse import EventStream
 
-_OURS = frozenset({"x-request-id"})  # the answer has one of its own
-
 
 class RelayedRoute:
     """Answers of one route by engines behind HTTP."""
@@ -45,7 +43,10 @@ class RelayedRoute:
         kept = self._kept(given, pool)
         only = None if kept is None else await kept.replica()
         attempts = Attempts(given, pool, self._context, record, only)
-        async with self._turn(incoming, pool, record):
+        turn = self._turn(incoming, pool, record)
+        if not given.wanted.stream and turn is None:
+            return await self._attempted(attempts, kept, send, stream, record)
+        async with turn or nullcontext():
             if not given.wanted.stream:
                 return await self._attempted(attempts, kept, send, stream, record)
             async with kept_alive(stream, self._settings.keepalive_s):
@@ -69,8 +70,11 @@ class RelayedRoute:
 
     def _turn(
         self, incoming: Incoming, pool: EnginePool, record: RequestRecord
-    ) -> AbstractAsyncContextManager[None]:
+    ) -> AbstractAsyncContextManager[None] | None:
+        """None: as many run as like."""
         context = self._context
+        if pool.name not in self._settings.max_running:
+            return None
         limits = context.limits_of(incoming.tenant)
         bound = context.max_running(pool.name, max(1, pool.at_work))
         return context.limits.turn(pool.name, bound, incoming, limits, self._settings.queue, record)
@@ -94,7 +98,8 @@ class RelayedRoute:
         `told` is called before the client gets any byte of what the account holds by then.
         """
         answer = begun.answer
-        headers = {name: value for name, value in answer.headers.items() if name not in _OURS}
+        headers = dict(answer.headers)
+        headers.pop("x-request-id", None)  # the answer has one of its own
         if answer.status >= 400:
             raise self._refusal(answer.status, begun.first, headers, record)
         if answer.status >= 300:

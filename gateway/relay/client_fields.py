@@ -49,7 +49,10 @@ EMBEDS: Final = frozenset({"image_embeds", "audio_embeds", "video_embeds", "prom
 
 def refused_fields(body: Mapping[str, Any], *, tenants: bool) -> Iterator[str]:
     """Names at the top of `body` that a client may not send; `tenants`: there are several that are told apart."""
-    for name in sorted(body.keys() & (_OF_ANY if tenants else OF_OPERATORS)):
+    refused = _OF_ANY if tenants else OF_OPERATORS
+    if refused.isdisjoint(body):
+        return
+    for name in sorted(body.keys() & refused):
         # What is off, or nothing, asks for nothing.
         if body[name] is not None and body[name] is not False:
             yield name

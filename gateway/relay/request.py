@@ -2,7 +2,7 @@
 
 import secrets
 from collections.abc import Mapping
-from functools import partial
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +18,7 @@ from gateway.errors import ApiError
 from gateway.jobs import JobContext, canonical, expect, usage_facts
 from gateway.ledger.expectation import Expected, Routed, SentRequest
 from gateway.relay.body import RelayedBody
+from gateway.relay.control_tokens import ControlTokenCheck
 from gateway.relay.errors import from_event
 from gateway.relay.guard import Guard
 from gateway.relay.remote import Remote
@@ -25,12 +26,14 @@ from gateway.relay.usage import usage_rewrite
 from gateway.replicas.deadline import HEADER as TIMEOUT
 from gateway.replicas.pool import EnginePool
 from gateway.routing.kv_changes import seed_of
+from gateway.routing.prompt_tokens import PromptTokens
 from gateway.routing.router import Decision, RouteAsk
 from gateway.routing.steering import session_of
 from gateway.surface.routes import has_none
 from gateway.tenants.tenant import DEFAULT
 from gateway.transport.incoming import Incoming
 from gateway.transport.record import RequestRecord
+from gateway.wire.extension import NAME as EXTENSION
 from gateway.wire.extension import without_extension
 from gateway.wire.usage import HEADER
 from gateway.wire.validation import validate
@@ -79,11 +82,17 @@ async def prepared(
     if route not in pool.routes:
         raise ApiError(404, has_none(pool.name, route, pool.routes), param="model", code="unsupported_route")
     wanted.check(context.settings)
-    look = partial(pool.guard.check, incoming.body, incoming.tenant)
-    await context.threads.canonicalize(incoming.size, look)
-    incoming = await context.threads.parse(incoming.size, partial(without_extension, incoming))
+    if context.threads.is_short(incoming.size):
+        pool.guard.check(incoming.body, incoming.tenant)
+    else:
+        look = partial(pool.guard.check, incoming.body, incoming.tenant)
+        await context.threads.canonicalize(incoming.size, look)
+    if EXTENSION in incoming.body:
+        incoming = await context.threads.parse(incoming.size, partial(without_extension, incoming))
     body, raw, recording = await _canonical(incoming, route, context, record)
-    tokens = await _tokens(body, incoming, route, pool, context, record)
+    tokens = None
+    if pool.tokens is not None and route in _CANONICAL:
+        tokens = await _tokens(pool.tokens, body, incoming, route, context, record)
     ask = RouteAsk(
         request_id=record.id,
         engine=pool.name,
@@ -108,7 +117,8 @@ async def outgoing(
     replica = record.replica = None if remote.replica == remote.name else remote.replica
     record.block_size = remote.block_size
     given.guard.check_replica(remote, route, incoming.tenant)
-    await _look_for_control_tokens(remote, route, body, incoming.size, context, record)
+    if remote.control_tokens is not None:
+        await _look_for_control_tokens(remote.control_tokens, route, body, incoming.size, context, record)
     routed = _routed(decision)
     sent = SentRequest(
         # What the router knows of all replicas is told of them all; else each has a shadow of its own.
@@ -157,18 +167,16 @@ async def _canonical(
 
 
 async def _tokens(
+    tokens: PromptTokens,
     body: Mapping[str, Any],
     incoming: Incoming,
     route: Route,
-    pool: EnginePool,
     context: JobContext,
     record: RequestRecord,
 ) -> NDArray[np.int32] | None:
     """The prompt's, shape [tokens], where this gateway can make it as the engine will."""
-    if pool.tokens is None or route not in _CANONICAL:
-        return None
     with record.stages.stage("tokenize"):
-        work = partial(pool.tokens.of, route, body, incoming.tenant.scope(incoming.model))
+        work = partial(tokens.of, route, body, incoming.tenant.scope(incoming.model))
         return await context.threads.encode(incoming.size, work)
 
 
@@ -197,7 +205,7 @@ def _routed(decision: Decision) -> Routed | None:
 
 
 async def _look_for_control_tokens(
-    remote: Remote,
+    check: ControlTokenCheck,
     route: Route,
     body: Mapping[str, Any],
     size: int,
@@ -205,8 +213,7 @@ async def _look_for_control_tokens(
     record: RequestRecord,
 ) -> None:
     """Note special tokens that were typed; raises ApiError 400 where they are to be rejected."""
-    check = remote.control_tokens
-    if check is None or not check.concerns(route):
+    if not check.concerns(route):
         return
     found = await context.threads.canonicalize(size, partial(check.found, route, body))
     if found and record.canon is not None:
@@ -234,6 +241,7 @@ def _headers(incoming: Incoming, route: Route, record: RequestRecord, engine_id:
     return {"x-request-id": engine_id, **record.trace.headers, **given}
 
 
+@cache
 def error_event(route: Route) -> RewriteError:
     """Puts an engine's error event into the shape of this route's."""
 

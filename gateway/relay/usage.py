@@ -18,7 +18,10 @@ _PLACES = (
 
 def usage_rewrite(facts: UsageFacts | None) -> Rewrite:
     """What is done to usage. `facts`: tell all that is known; None: the standard fields only."""
+    return _STANDARD if facts is None else _usage_rewrite(facts)
 
+
+def _usage_rewrite(facts: UsageFacts | None) -> Rewrite:
     def rewrite(payload: dict[str, Any], read: UsageRead) -> Mapping[str, Any]:
         if payload.get("type") == "message_start":  # a stream that tells usage again when it ends
             return payload
@@ -33,6 +36,9 @@ def usage_rewrite(facts: UsageFacts | None) -> Rewrite:
         return payload if usage is given else {**payload, "usage": usage}
 
     return rewrite
+
+
+_STANDARD = _usage_rewrite(None)
 
 
 def _usage(usage: dict[str, Any], report: ReuseReport, facts: UsageFacts | None) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from gateway.errors import ApiError, invalid
 
 HEADER = "x-kvgate-timeout"  # seconds for the whole request; also what engines are told
+_HEADER = HEADER.encode()
 _SDK = b"x-stainless-read-timeout"  # how long OpenAI's SDK waits for a byte
 _LONGEST_S = 7 * 86400.0
 
@@ -58,7 +59,7 @@ def deadline_of(
         elapsed_s: what the request has taken already.
         engine_s: what the operator lets a request of this engine take; None: as long as it likes.
     """
-    stated = [engine_s, _stated(headers.get(HEADER.encode()))]
+    stated = [engine_s, _stated(headers.get(_HEADER))]
     if not stream:
         stated.append(_lenient(headers.get(_SDK)))
     known = [seconds for seconds in stated if seconds is not None]

@@ -66,17 +66,21 @@ class GenerationEndpoint:
             record.tenant = UNKNOWN
             record.tenant = await self._context.tenants.authenticate(scope["headers"])
             with self._admission.enter() as ticket:
-                raw = await self._read(scope, receive, ticket.hold, record)
+                raw = await self._read(headers, receive, ticket.hold, record)
                 await self._answer(raw, headers, DisconnectGuard(receive, scope), send, record)
         except (ApiError, EngineError) as error:
             await send_error(send, refusal(error, record, self._settings.retry_after_s))
 
     async def _read(
-        self, scope: Scope, receive: Receive, hold: Callable[[int], None], record: RequestRecord
+        self,
+        headers: Mapping[bytes, bytes],
+        receive: Receive,
+        hold: Callable[[int], None],
+        record: RequestRecord,
     ) -> bytes:
         largest = self._context.limits_of(record.tenant).max_body_bytes
         try:
-            return await read_body(scope, receive, self._settings, hold, largest)
+            return await read_body(headers, receive, self._settings, hold, largest)
         except ApiError as error:
             if error.status == 413 and largest is not None:
                 record.limited = "body"
@@ -92,7 +96,7 @@ class GenerationEndpoint:
     ) -> None:
         stream = EventStream(send, self._settings.write_stall_s, named_errors=self._route == "messages")
         try:
-            async with guard:
+            with guard:
                 finish = await self._all_but_last(raw, headers, send, stream, record)
         except asyncio.CancelledError:
             # Not the client: the server ends and has waited long enough. The task ends right after this answer.
@@ -128,7 +132,9 @@ class GenerationEndpoint:
     ) -> Finish:
         if self._local is None and not self._context.served.pools:
             raise self._has_none()
-        body = await self._context.threads.parse(len(raw), partial(parse_object, raw))
+        threads = self._context.threads
+        parsing = partial(parse_object, raw)
+        body = parsing() if threads.parses_here(len(raw)) else await threads.parse(len(raw), parsing)
         with record.stages.stage("route"):
             found = self._found(body, record.tenant)
         incoming = Incoming(body, raw, headers, record.tenant, "" if found is None else found.model)
@@ -141,12 +147,24 @@ class GenerationEndpoint:
             elapsed_s=time.perf_counter() - record.started,
             engine_s=None if pool is None else pool.policy.timeout_s,
         )
-        usage = self._context.limits.of(incoming, self._context.limits_of(record.tenant), record)
-        async with usage, record.deadline.kept():
-            if pool is not None:
-                return await self._relayed.answer(incoming, pool, send, stream, record)
-            assert self._local is not None
-            return await self._local(incoming, send, stream, record)
+        async with self._context.limits.of(incoming, self._context.limits_of(record.tenant), record):
+            if record.deadline.at is None:
+                return await self._answered(incoming, pool, send, stream, record)
+            async with record.deadline.kept():
+                return await self._answered(incoming, pool, send, stream, record)
+
+    def _answered(
+        self,
+        incoming: Incoming,
+        pool: EnginePool | None,
+        send: Send,
+        stream: EventStream,
+        record: RequestRecord,
+    ) -> Awaitable[Finish]:
+        if pool is not None:
+            return self._relayed.answer(incoming, pool, send, stream, record)
+        assert self._local is not None
+        return self._local(incoming, send, stream, record)
 
     def _found(self, body: Mapping[str, Any], tenant: Tenant) -> Found | None:
         """Who has the body's model; None: whoever is in this process judges the body."""
@@ -172,6 +190,6 @@ class GenerationEndpoint:
 
 def _note_client(headers: Mapping[bytes, bytes], record: RequestRecord) -> None:
     """What the client's SDK says of itself."""
-    retries = headers.get(b"x-stainless-retry-count", b"")
-    if _RETRIES.fullmatch(retries):
+    retries = headers.get(b"x-stainless-retry-count")
+    if retries is not None and _RETRIES.fullmatch(retries):
         record.retries = int(retries)

@@ -16,24 +16,19 @@ class StraightApp(FastAPI):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        self._paths: Mapping[str, ASGIApp] = {}
-        self._straight: ASGIApp = super().__call__
+        self._straight: Mapping[str, ASGIApp] = {}
 
     def go_straight(self, paths: Mapping[str, ASGIApp], around: Around) -> None:
         """POST to `paths` is answered by these apps, below the middleware that `around` puts around them."""
-        self._paths = dict(paths)
-        self._straight = around(self._by_path)
+        self._straight = {path: around(app) for path, app in paths.items()}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if (
             scope["type"] == "http"
             and scope["method"] == "POST"
-            and scope["path"] in self._paths
+            and (app := self._straight.get(scope["path"])) is not None
             and not scope.get("root_path")
         ):
-            await self._straight(scope, receive, send)
+            await app(scope, receive, send)
         else:
             await super().__call__(scope, receive, send)
-
-    async def _by_path(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._paths[scope["path"]](scope, receive, send)

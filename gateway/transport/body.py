@@ -3,11 +3,11 @@
 import asyncio
 import gc
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import orjson
-from starlette.types import Message, Receive, Scope
+from starlette.types import Message, Receive
 
 from gateway.errors import ApiError, ClientGoneError, invalid
 from gateway.settings import GatewaySettings
@@ -22,13 +22,13 @@ _parsing = threading.Lock()
 
 
 async def read_body(
-    scope: Scope,
+    headers: Mapping[bytes, bytes],
     receive: Receive,
     settings: GatewaySettings,
     hold: Callable[[int], None],
     largest: int | None = None,
 ) -> bytes:
-    """All bytes of the body; `hold` is told of each piece before it is kept and may refuse it.
+    """All bytes of the body of a request with `headers` (names in lower case); `hold` is told of each piece before it is kept and may refuse it.
 
     `largest` is how many bytes this client may send; None: as all.
 
@@ -36,7 +36,6 @@ async def read_body(
         ApiError: 413 as soon as it is known to be too large, 408 when it takes too long, 415 when compressed.
         ClientGoneError: the client left while it sent.
     """
-    headers = dict(scope["headers"])
     most = settings.max_body_bytes if largest is None else min(largest, settings.max_body_bytes)
     _check_headers(headers, most)
     pieces: list[bytes] = []
@@ -55,10 +54,10 @@ async def read_body(
         pieces.append(piece)
         return bool(message.get("more_body", False))
 
-    deadline = asyncio.get_running_loop().time() + settings.body_timeout_s
     try:
+        began = asyncio.get_running_loop().time()
         if take(await within(settings.body_timeout_s, receive())):  # mostly all of it is there
-            async with asyncio.timeout_at(deadline):
+            async with asyncio.timeout_at(began + settings.body_timeout_s):
                 while take(await receive()):
                     pass
     except TimeoutError:
@@ -68,16 +67,16 @@ async def read_body(
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
-def _check_headers(headers: dict[bytes, bytes], most: int) -> None:
-    encoding = headers.get(b"content-encoding", b"identity").strip().lower()
-    if encoding not in (b"identity", b""):
+def _check_headers(headers: Mapping[bytes, bytes], most: int) -> None:
+    encoding = headers.get(b"content-encoding")
+    if encoding is not None and encoding.strip().lower() not in (b"identity", b""):
         raise ApiError(415, "Compressed request bodies are not supported.", code="unsupported_encoding")
     length = headers.get(b"content-length", b"")
     if length.isdigit() and int(length[:20]) > most:
         raise _too_large(most, headers)
 
 
-def _too_large(most: int, headers: dict[bytes, bytes]) -> ApiError:
+def _too_large(most: int, headers: Mapping[bytes, bytes]) -> ApiError:
     # A client that waits for "100 Continue" may never send the body, so this connection has no next request.
     waits = headers.get(b"expect", b"").lower() == b"100-continue"
     message = f"The body is larger than {most} bytes."

@@ -28,7 +28,7 @@ def introduce(scope: Scope, client: Client) -> None:
 
 
 class DisconnectGuard:
-    """`async with DisconnectGuard(receive):` cancels its body when the client closes the connection.
+    """`with DisconnectGuard(receive, scope):` cancels its body when the client closes the connection.
 
     The cancellation leaves the block as ClientGoneError. Enter it when the request's body has been read, and
     leave it before the last byte of the answer goes out: a complete answer looks like a disconnect, too.
@@ -40,7 +40,7 @@ class DisconnectGuard:
         self._watcher: asyncio.Task[None] | None = None
         self._gone = self._over = False
 
-    async def __aenter__(self) -> Self:
+    def __enter__(self) -> Self:
         self._task = cast(asyncio.Task[object], asyncio.current_task())
         self._cancelling = self._task.cancelling()
         if self._client is not None:
@@ -49,7 +49,7 @@ class DisconnectGuard:
             self._watcher = asyncio.create_task(self._watch())
         return self
 
-    async def __aexit__(
+    def __exit__(
         self,
         exc_type: type[BaseException] | None,
         exc: BaseException | None,

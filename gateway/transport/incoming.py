@@ -1,20 +1,19 @@
 """A request as it came in."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from gateway.tenants.tenant import DEFAULT, Tenant
 
 
-@dataclass(frozen=True, slots=True)
-class Incoming:
+class Incoming(NamedTuple):
     """A parsed body with the bytes it was parsed from, and the request's headers."""
 
     body: dict[str, Any]
     raw: bytes
-    headers: Mapping[bytes, bytes] = field(default_factory=dict)  # names in lower case
+    headers: Mapping[bytes, bytes] = MappingProxyType({})  # names in lower case
     tenant: Tenant = DEFAULT
     model: str = ""  # that it asks for, aliases resolved; empty: it names none
 

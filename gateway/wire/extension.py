@@ -1,7 +1,6 @@
 """The part of a body that is for kvgate alone: `kvgate`, an object beside the fields of the OpenAI API."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 import orjson
@@ -60,7 +59,7 @@ def without_extension(incoming: Incoming) -> Incoming:
     body = {name: value for name, value in incoming.body.items() if name != NAME}
     for raw in _cuts(incoming.raw):
         if _loads(raw) == body:
-            return replace(incoming, body=body, raw=raw)
+            return incoming._replace(body=body, raw=raw)
     raise invalid(f"The field '{NAME}' must be spelled plainly, and stand in the body once.", NAME)
 
 

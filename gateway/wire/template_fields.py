@@ -37,5 +37,7 @@ def check_template(fields: TemplateFields) -> None:
     if fields.trust_remote_code is not None:
         raise invalid("The operator decides whether code of a model is run.", "trust_remote_code")
     given = fields.chat_template_kwargs
-    for name in sorted(_RESERVED_KWARGS.intersection(given if isinstance(given, dict) else ())):
+    if not isinstance(given, dict):
+        return
+    for name in sorted(_RESERVED_KWARGS.intersection(given)):
         raise invalid(f"'{name}' cannot be set by a client.", f"chat_template_kwargs.{name}")
