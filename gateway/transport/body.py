@@ -28,9 +28,9 @@ async def read_body(
     hold: Callable[[int], None],
     largest: int | None = None,
 ) -> bytes:
-    """All bytes of the body of a request with `headers` (names in lower case); `hold` is told of each piece before it is kept and may refuse it.
+    """All bytes of the body; `hold` is told of each piece before it is kept and may refuse it.
 
-    `largest` is how many bytes this client may send; None: as all.
+    `headers` are the request's, names in lower case. `largest` is how many bytes this client may send; None: as all.
 
     Raises:
         ApiError: 413 as soon as it is known to be too large, 408 when it takes too long, 415 when compressed.
