@@ -27,6 +27,7 @@ from cache_core.tiers.base import (
 from cache_core.tiers.disk.catalog import Catalog
 from cache_core.tiers.disk.cleaning import dead_share, mostly_dead, rewrite
 from cache_core.tiers.disk.index import DiskIndex, IndexDamagedError, IndexFailedError, Place
+from cache_core.tiers.disk.integrity import check
 from cache_core.tiers.disk.options import DiskOptions
 from cache_core.tiers.disk.purge import PurgeJournal, erase
 from cache_core.tiers.disk.reader import Reader, Wanted
@@ -220,6 +221,11 @@ class DiskTier(Tier):
             with suppress(IndexDamagedError, IndexFailedError):  # the next start repairs it
                 self._catalog.close()
             self._lock.release()
+
+    def check_integrity(self) -> None:
+        """As `integrity.check`."""
+        with self._write:
+            check(self._catalog)
 
     # Reading.
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from cache_core.block_header import BlockHeader
+from cache_core.errors import IntegrityError
 from cache_core.tiers.disk import DiskTier, catalog, writer
 from tests.cache_core.tiers.blocks import IDENTITY, OTHER, FaultyFiles, headers_of, opened, put, served
 
@@ -97,6 +98,23 @@ def test_a_purge_of_a_scope_reads_and_writes_no_segment(tmp_path: Path) -> None:
     assert not any(b"o" * 32 in path.read_bytes() for path in tmp_path.glob("*.segment"))
     assert sum(served(tier, headers_of(100 * number, 4)) for number in range(5)) == 20
     assert put(tier, headers_of(0, 4, OTHER)) == served(tier, headers_of(0, 4, OTHER)) == 4
+    tier.close()
+
+
+def test_damage_is_found_and_named(tmp_path: Path) -> None:
+    tier = share_of(tmp_path)
+    put(tier, QUIET)
+    tier.check_integrity()
+    segment = next(iter(tier._catalog.segments.values()))
+    segment.owner = OTHER
+    with pytest.raises(IntegrityError, match="another scope"):
+        tier.check_integrity()
+    segment.owner, segment.size = None, segment.size - 4096
+    with pytest.raises(IntegrityError, match="behind the end"):
+        tier.check_integrity()
+    del tier._catalog.segments[segment.number]
+    with pytest.raises(IntegrityError, match="not there"):
+        tier.check_integrity()
     tier.close()
 
 

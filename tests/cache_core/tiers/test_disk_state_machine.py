@@ -146,6 +146,7 @@ class DiskMachine(RuleBasedStateMachine):
     def within_budget(self) -> None:
         if hasattr(self, "tier") and not self.faulty():
             assert (self.tier.stats().used_bytes or 0) <= CAPACITY
+            self.tier.check_integrity()
 
 
 DiskMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)

@@ -41,6 +41,7 @@ def test_readers_writers_cleaning_and_purges_at_once(tmp_path: Path, share: floa
     for thread in threads:
         thread.join()
     assert failures == []
+    tier.check_integrity()
     tier.purge(OTHER)
     assert sum(served(tier, headers_of(first * 100, 5, OTHER)) for first in range(30)) == 0
     assert put(tier, headers_of(0, 5)) == served(tier, headers_of(0, 5)) == 5
