@@ -21,7 +21,6 @@ FROM source AS build-gateway
 RUN /opt/kvgate/bin/pip install '.[events,jwt,otel,postgres,redis]'
 
 FROM source AS build-engine
-# Attention kernels are built at the first use where there is a compiler; Triton brings its own for CUDA.
 RUN /opt/kvgate/bin/pip install '.[embedded,events,jwt,otel,postgres,redis]'
 
 FROM ${PYTHON} AS base
@@ -35,11 +34,18 @@ ENV PATH=/opt/kvgate/bin:$PATH \
     XDG_CACHE_HOME=/var/lib/kvgate/cache
 USER 10001:10001
 WORKDIR /var/lib/kvgate
-EXPOSE 8000
+EXPOSE 8000 8001
 ENTRYPOINT ["kvgate"]
 CMD ["serve", "--config", "/etc/kvgate/config/kvgate.yaml"]
 
 FROM base AS engine
+# Triton builds the launchers of its kernels with a C compiler, and so do the kernels for CPUs; what is built is kept
+# with the models. Without one, attention would be plain torch.
+USER 0:0
+RUN apt-get update && apt-get install --yes --no-install-recommends g++ && rm -rf /var/lib/apt/lists/*
+USER 10001:10001
+ENV TRITON_CACHE_DIR=/var/lib/kvgate/cache/triton \
+    CUDA_CACHE_PATH=/var/lib/kvgate/cache/cuda
 COPY --from=build-engine /opt/kvgate /opt/kvgate
 
 # The last one is what `docker build .` makes.

@@ -219,6 +219,22 @@ REFUSED: dict[str, dict[str, Any]] = {
     "a route without a gateway": {"httpRoute": {"enabled": True}},
     "a key that nothing reads": {"replicas": 2},
     "a key that nothing reads, further in": {"ledger": {"kind": "off"}},
+    "a secret of the chart's own that another one hides": {"secret": {"data": {"admin.key": "s"}}},
+    "a database that no secret names": {**OPEN, "ledger": {"type": "postgresql"}},
+    "a key of an engine in a ConfigMap": {
+        "config": {"engines": [{"name": "e", "kind": "vllm", "key": "sk-1"}]}
+    },
+    "a salt in a ConfigMap": {"config": {"salt_secret": "s" * 40}},
+    "a password in a ConfigMap": {"config": {"redis": {"url": "redis://r:6379/0", "password": "s"}}},
+    "a password in an address": {"config": {"redis": {"url": "redis://:s@r:6379/0"}}},
+    "a ledger in a file of several pods": {
+        **SHARED,
+        "replicaCount": 2,
+        "config": {"ledger": {"url": "/a.db"}},
+    },
+    "a host that no probe reaches": {"config": {"server": {"host": "127.0.0.1"}}},
+    "a port that nobody may open": {"config": {"server": {"port": 80}}},
+    "an engine without a port": {"networkPolicy": {"engines": [{"to": [], "ports": []}]}},
     "no time for streams": {"drain": {"streamSeconds": 0}},
 }
 

@@ -78,6 +78,26 @@ def test_images_are_pinned_and_run_as_nobody():
     assert re.findall(r"^FROM \S+ AS (\S+)$", text, re.MULTILINE)[-1] == "gateway"
 
 
+def test_what_only_root_may_do_is_over_in_every_image():
+    stages = re.split(r"^FROM .* AS (\S+)$", (ROOT / "Dockerfile").read_text(), flags=re.MULTILINE)
+    texts = dict(zip(stages[1::2], stages[2::2], strict=True))
+    for name in ("engine", "gateway"):
+        users = re.findall(r"^USER (\S+)$", texts["base"] + texts[name], re.MULTILINE)
+        assert users[-1] == "10001:10001", name
+
+
+def test_the_engine_s_image_can_build_its_kernels_where_it_may_write():
+    text = (ROOT / "Dockerfile").read_text().partition("FROM base AS engine\n")[2].partition("\nFROM ")[0]
+    assert re.search(r"^RUN apt-get .* g\+\+ ", text, re.MULTILINE)
+    folders = re.findall(r"(?:TRITON_CACHE_DIR|CUDA_CACHE_PATH)=(\S+)", text)
+    pod = one(render(example("gpu-embedded")), "StatefulSet", "kv-kvgate-engine")["spec"]["template"]["spec"]
+    mounts = [
+        mount["mountPath"] for mount in pod["containers"][0]["volumeMounts"] if not mount.get("readOnly")
+    ]
+    assert len(folders) == 2
+    assert all(any(folder.startswith(f"{mount}/") for mount in mounts) for folder in folders)
+
+
 def test_the_gateway_s_image_has_no_torch():
     (extras,) = re.findall(
         r"AS build-gateway\n(?:#.*\n)*RUN \S+ install '\.\[([a-z,]+)\]'", (ROOT / "Dockerfile").read_text()

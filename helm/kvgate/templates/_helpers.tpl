@@ -2,13 +2,14 @@
 {{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" -}}
 {{- end -}}
 
+{{/* Short enough for a StatefulSet behind it: a label with its name and a hash has 63 characters at most. */}}
 {{- define "kvgate.fullname" -}}
 {{- if .Values.fullnameOverride -}}
-{{- .Values.fullnameOverride | trunc 50 | trimSuffix "-" -}}
+{{- .Values.fullnameOverride | trunc 45 | trimSuffix "-" -}}
 {{- else if contains (include "kvgate.name" .) .Release.Name -}}
-{{- .Release.Name | trunc 50 | trimSuffix "-" -}}
+{{- .Release.Name | trunc 45 | trimSuffix "-" -}}
 {{- else -}}
-{{- printf "%s-%s" .Release.Name (include "kvgate.name" .) | trunc 50 | trimSuffix "-" -}}
+{{- printf "%s-%s" .Release.Name (include "kvgate.name" .) | trunc 45 | trimSuffix "-" -}}
 {{- end -}}
 {{- end -}}
 
@@ -69,6 +70,38 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{- range (include "kvgate.config" . | fromYaml).engines -}}
 {{- if kindIs "map" .replicas -}}{{- if .replicas.kubernetes -}}true{{- end -}}{{- end -}}
 {{- end -}}
+{{- end -}}
+
+{{/* What `config` may say otherwise than the chart: probes, ports, policies and the time to end go by it. */}}
+{{- define "kvgate.port" -}}
+{{- int (include "kvgate.config" . | fromYaml).server.port -}}
+{{- end -}}
+
+{{- define "kvgate.adminPort" -}}
+{{- int (include "kvgate.config" . | fromYaml).admin.port -}}
+{{- end -}}
+
+{{- define "kvgate.secondsToEnd" -}}
+{{- $server := (include "kvgate.config" . | fromYaml).server -}}
+{{- add .Values.drain.preStopSeconds (ceil $server.drain_delay_s) (ceil $server.grace_s) 30 -}}
+{{- end -}}
+
+{{/* A Role's name in a namespace: in one that is not the release's own, releases of others have theirs. */}}
+{{- define "kvgate.roleName" -}}
+{{- if eq .namespace .root.Release.Namespace -}}
+{{- include "kvgate.fullname" .root -}}
+{{- else -}}
+{{- printf "%s-%s" (include "kvgate.fullname" .root) .root.Release.Namespace -}}
+{{- end -}}
+{{- end -}}
+
+{{/* How pods come and go with the work, whoever scales them */}}
+{{- define "kvgate.scaling" -}}
+scaleDown:  # a pod that goes waits for its streams
+  stabilizationWindowSeconds: 600
+  policies: [{type: Pods, value: 1, periodSeconds: 120}]
+scaleUp:
+  stabilizationWindowSeconds: 30
 {{- end -}}
 
 {{/* What the file says: `config` of the values, and what only the chart knows. What `config` says counts. */}}
