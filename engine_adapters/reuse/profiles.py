@@ -48,7 +48,7 @@ PROFILES: Mapping[str, Profile] = MappingProxyType(
 
 def read_usage(profile: Profile, payload: object, prompts: int = 1) -> UsageRead:
     """What a payload says; of a payload that is no object: nothing. `prompts`: how many the request had."""
-    given: Payload = payload if isinstance(payload, Mapping) else {}
+    given: Payload = payload if type(payload) is dict or isinstance(payload, Mapping) else {}
     if profile.one_prompt and prompts > 1:
         return read_vllm(given, prompts)
     return profile.read(given)

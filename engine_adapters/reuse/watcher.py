@@ -13,6 +13,7 @@ from engine_adapters.reuse.reading import NOTHING, UsageRead, part
 from engine_adapters.reuse.sse import EventSplitter, event_data
 
 _CONTENT = ("content", "reasoning_content", "reasoning", "tool_calls", "refusal", "function_call", "audio")
+_LONGEST_REASON = 200  # characters
 _DELTAS = (
     "response.output_text.delta",
     "response.reasoning_text.delta",
@@ -45,7 +46,7 @@ class AnswerWatcher:
         reason = first.get("finish_reason") if isinstance(first, Mapping) else None
         reason = reason or payload.get("stop_reason") or part(payload, "delta").get("stop_reason")
         if isinstance(reason, str):
-            self.account.finish = reason
+            self.account.finish = reason[:_LONGEST_REASON]
 
     def _take_id(self, response: Mapping[str, Any]) -> None:
         name = response.get("id")

@@ -66,7 +66,7 @@ PACKED = np.dtype(
 )  # packed, without padding, little endian
 _pack = struct.Struct(f"<dff{len(PACKED_COUNTS)}ihbb{len(PACKED_TEXTS)}q").pack
 
-_texts_of = attrgetter(*_TEXTS)
+_names_of = attrgetter(*_TEXTS[1:-1])
 _times_of = attrgetter(*_TIMES)
 _counts_of = attrgetter(*_COUNTS)
 
@@ -74,32 +74,38 @@ _counts_of = attrgetter(*_COUNTS)
 def encoded(row: LedgerRow) -> Encoded:
     """One row. Texts are cut at 200 characters, and numbers that can be no count or time become None."""
     # Most of a row is not known, and a call for each None would take longer than all the rest.
-    texts = [None if value is None else _text(value) for value in _texts_of(row)]
+    names, codes = _named(_names_of(row))
     times = [_time(value) for value in _times_of(row)]
     arrival = _time(row.arrival) or 0.0
-    counts = [None if value is None else _count(value) for value in _counts_of(row)]
+    counts = [
+        value if value is None or (type(value) is int and 0 <= value <= _MOST) else _count(value)
+        for value in _counts_of(row)
+    ]
     tiers = [_count(row.by_tier.get(tier)) for tier in TIERS] if row.by_tier else _NO_TIERS
     gone = _divergence(row.divergence)
     status = row.status if 0 <= row.status < 1000 else 0
     packed = _pack(
         arrival,
-        *(math.nan if value is None else _span(value - arrival) for value in times),
-        *(NO_COUNT if value is None else value for value in (*counts, *tiers, gone[1])),
+        *[math.nan if value is None else _span(value - arrival) for value in times],
+        *[NO_COUNT if value is None else value for value in (*counts, *tiers, gone[1])],
         status,
         STATUSES.index(row.reuse_status),
         row.stream,
-        *(0 if value is None else text_code(value) for value in _named(texts, gone)),
+        *codes,
+        0 if gone[2] is None else text_code(gone[2]),
     )
     return (
-        *texts,
+        _text(row.id),
+        *names,
+        _text(row.trace_id),
         row.reuse_status,
         arrival,
         *times,
         bool(row.stream),
         status,
         *counts,
-        *(_count(getattr(row, name)) for name in _LATER),
-        *(_text(getattr(row, name), _LONGEST_EXPLAINED) for name in _EXPLAINED),
+        *[_count(getattr(row, name)) for name in _LATER],
+        *[_text(getattr(row, name), _LONGEST_EXPLAINED) for name in _EXPLAINED],
         *tiers,
         *gone,
         packed,
@@ -128,11 +134,14 @@ def text_code(text: str) -> int:
 
 _NO_TIERS: list[int | None] = [None] * len(TIERS)
 _NO_DIVERGENCE = (None, None, None, None)
-_NAMED = [_TEXTS.index(name) for name in PACKED_TEXTS[:-1]]
+assert ("id", *PACKED_TEXTS[:-1], "trace_id") == _TEXTS
 
 
-def _named(texts: Sequence[str | None], gone: Sequence[Any]) -> list[str | None]:
-    return [*(texts[place] for place in _NAMED), gone[2]]
+@lru_cache(maxsize=1_000)
+def _named(names: tuple[str | None, ...]) -> tuple[Sequence[str | None], Sequence[int]]:
+    """What groups rows, as the columns have it and as the packed piece does: most rows say what others said."""
+    texts = [_text(value) for value in names]
+    return texts, [0 if value is None else text_code(value) for value in texts]
 
 
 def _divergence(found: Divergence | None) -> tuple[str | None, int | None, str | None, str | None]:

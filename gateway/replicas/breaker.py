@@ -7,7 +7,7 @@ it again, for twice as long.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from gateway.replicas.rolling_rate import RollingRate
 
@@ -31,8 +31,7 @@ class BreakerOptions:
     good_probes: int = 2  # until it is closed
 
 
-@dataclass(frozen=True, slots=True)
-class Pass:
+class Pass(NamedTuple):
     """One request that was let through; it is given back when the request has ended."""
 
     period: int  # half-open periods are counted: a probe of an earlier one says nothing about this one

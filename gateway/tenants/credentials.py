@@ -15,10 +15,11 @@ def credential(headers: Headers) -> bytes:
     the other one.
     """
     given = [(name, value) for name, value in headers if name in _PLACES]
-    keys = {_key(*given[0])} if len(given) == 1 else {_key(name, value) for name, value in given}
-    if len(keys) > 1 or (len(given) > 1 and len({name for name, _ in given}) < len(given)):
-        raise refused("The request has more than one key.")
-    key = keys.pop() if keys else b""
+    key = _key(*given[0]) if given else b""
+    if len(given) > 1:
+        others = {_key(name, value) for name, value in given}
+        if others != {key} or len({name for name, _ in given}) < len(given):
+            raise refused("The request has more than one key.")
     if not key:
         raise refused("The request has no API key: send it as Authorization: Bearer KEY, or as x-api-key.")
     if len(key) > LONGEST:

@@ -90,5 +90,8 @@ _NOBODY = KeyHash("", bytes(32))
 def find(sources: Sequence[KeySource], key: bytes) -> KeyHash | None:
     """What is known of `key`; all sources are asked, whoever has it. None: it is nobody's."""
     digest = hashlib.sha256(key).digest()
-    found = [source.of(digest) for source in sources]
-    return next((each for each in found if each is not None), None)
+    found: KeyHash | None = None
+    for source in sources:
+        known = source.of(digest)
+        found = known if found is None else found
+    return found

@@ -3,6 +3,7 @@
 import asyncio
 import uuid
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import ClassVar, cast
 from urllib.parse import unquote
 
@@ -15,6 +16,7 @@ from gateway.errors import ApiError
 from gateway.transport.cycle import GatewayCycle
 from gateway.transport.disconnect import introduce
 
+_SHORT_URL = 64  # bytes; longer ones are not kept
 MAX_HEAD_BYTES = 256 * 1024  # request line and headers of one request, beyond its first packet
 
 _REASONS = {400: b"Bad Request", 408: b"Request Timeout", 431: b"Request Header Fields Too Large"}
@@ -29,6 +31,7 @@ class GatewayHttpProtocol(HttpToolsProtocol):
     _head_bytes = 0
     _resuming = False  # the parser is being told of a request whose head was read before
     _lost = False
+    _idle_since = 0.0  # of the loop's clock
     _watching: tuple[Callable[[], None], ...] = ()
     # Runs while a head is waited for and something has come, or nothing ever has.
     _late: asyncio.TimerHandle | None = None
@@ -39,6 +42,7 @@ class GatewayHttpProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._head_came()
+        self._unset_keepalive_if_required()
         super().connection_lost(exc)
         self._lost = True
         watching, self._watching = self._watching, ()
@@ -47,9 +51,8 @@ class GatewayHttpProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         began_in_head = self._in_head
-        self._unset_keepalive_if_required()
         self._parse(data)
-        # Whatever came (empty lines, the rest of a body that was not read), it ended uvicorn's wait for a next request.
+        # Whatever came (empty lines, the rest of a body that was not read), it ended the wait for a next request.
         if self._late is None and not self._answering:
             self._wait_for_head()
         if began_in_head and self._in_head:
@@ -99,8 +102,12 @@ class GatewayHttpProtocol(HttpToolsProtocol):
             super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if not self._resuming:
-            super().on_header(name, value)
+        if self._resuming:
+            return
+        name = name.lower()
+        if name == b"expect" and value.lower() == b"100-continue":
+            self.expect_100_continue = True
+        self.headers.append((name, value))
 
     def when_gone(self, then: Callable[[], None]) -> None:
         if self._lost:
@@ -122,11 +129,10 @@ class GatewayHttpProtocol(HttpToolsProtocol):
         scope, parser = cast(Scope, self.scope), self.parser
         scope["method"] = parser.get_method().decode("ascii")
         version = scope["http_version"] = parser.get_http_version()
-        url = httptools.parse_url(self.url)
-        path = url.path.decode("ascii")
-        scope["path"] = self.root_path + (unquote(path) if "%" in path else path)
-        scope["raw_path"] = self.root_path.encode("ascii") + url.path
-        scope["query_string"] = url.query or b""
+        path, raw_path, query = (_parts if len(self.url) <= _SHORT_URL else _parts.__wrapped__)(self.url)
+        scope["path"] = self.root_path + path
+        scope["raw_path"] = self.root_path.encode("ascii") + raw_path
+        scope["query_string"] = query
         before = self.cycle
         self.cycle = GatewayCycle(
             scope=self.scope,
@@ -150,6 +156,33 @@ class GatewayHttpProtocol(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         if not (self.parser.should_upgrade() and _framing(self.headers)):
             super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        """As uvicorn does it, with one timer for all the times that a connection idles: mostly they end soon."""
+        self.server_state.total_requests += 1
+        if self.transport.is_closing():
+            return
+        self.flow.resume_reading()
+        if self.pipeline:
+            self._start_asgi_task(*self.pipeline.pop())
+            return
+        self._idle_since = self.loop.time()
+        if self.timeout_keep_alive_task is None:
+            self._end_idle_in(self.timeout_keep_alive)
+
+    def _end_idle_in(self, seconds: float) -> None:
+        self.timeout_keep_alive_task = self.loop.call_later(seconds, self._idles)
+
+    def _idles(self) -> None:
+        """Whether it has idled for too long; who answers, or waits for the rest of a head, begins anew behind that."""
+        self.timeout_keep_alive_task = None
+        if self.transport.is_closing() or self._answering or self._late is not None:
+            return
+        left_s = self._idle_since + self.timeout_keep_alive - self.loop.time()
+        if left_s > 0:
+            self._end_idle_in(left_s)
+        else:
+            self.transport.close()
 
     @property
     def _answering(self) -> bool:
@@ -189,6 +222,14 @@ class GatewayHttpProtocol(HttpToolsProtocol):
         )
         self.transport.write(b"".join(head) + body)
         self.transport.close()
+
+
+@lru_cache(maxsize=256)
+def _parts(url: bytes) -> tuple[str, bytes, bytes]:
+    """Path, the same as it came, and query; clients ask for the same few again and again."""
+    parsed = httptools.parse_url(url)
+    path = parsed.path.decode("ascii")
+    return unquote(path) if "%" in path else path, parsed.path, parsed.query or b""
 
 
 def _framing(headers: Sequence[tuple[bytes, bytes]]) -> bytes:

@@ -140,7 +140,7 @@ class EngineShadow:
     def _saved(self, request: SentRequest) -> int | None:
         """What edits brought, from the first request on that was edited; None: there was none."""
         if self._gain is None:
-            if request.came == request.sent:
+            if request.came is request.sent or request.came == request.sent:
                 return None
             self._gain = GainCounter()
         return self._gain.count(request.scope, request.came, request.sent)
@@ -224,7 +224,7 @@ def _seed(scope: str, switches: Sequence[Segment] = ()) -> bytes:
 
 
 def _is_batch(body: Any) -> bool:
-    prompt = body.get("prompt") if isinstance(body, Mapping) else None
+    prompt = body.get("prompt") if type(body) is dict or isinstance(body, Mapping) else None
     return (
         isinstance(prompt, list) and any(isinstance(item, (str, list)) for item in prompt) and len(prompt) > 1
     )
