@@ -102,10 +102,14 @@ async def canonical(
 ) -> Canonical:
     """The checked request as it goes on, noted in `record`; raises ApiError 400 for a policy that does not exist."""
     policy = context.canon.policy(route, model, incoming)
-    work = partial(context.canon.apply, incoming, policy, incoming.tenant.scope(model))
-    run = context.threads.remember if context.canon.remembers(policy) else context.threads.canonicalize
+    canon, threads, scope = context.canon, context.threads, incoming.tenant.scope(model)
     with record.stages.stage("canonicalize"):
-        result = await run(incoming.size, work)
+        if canon.remembers(policy):
+            result = await threads.remember(incoming.size, partial(canon.apply, incoming, policy, scope))
+        elif threads.is_short(incoming.size):
+            result = canon.apply(incoming, policy, scope)
+        else:
+            result = await threads.canonicalize(incoming.size, partial(canon.apply, incoming, policy, scope))
     record.canon = result.told
     return result
 

@@ -335,8 +335,10 @@ class _HttpAnswer(RelayedAnswer):
         self._stream: StreamWatcher | None = None
         if "event-stream" in self.content_type and self.status < 400:
             self._stream = StreamWatcher(profile, prompts, rewrites.usage, rewrite_error=rewrites.error)
-        self._whole = WholeWatcher(profile, prompts)
-        self.account = self._whole.account if self._stream is None else self._stream.account
+            self.account = self._stream.account
+        else:
+            self._whole = WholeWatcher(profile, prompts)
+            self.account = self._whole.account
 
     async def chunks(self) -> AsyncIterator[bytes]:
         if self._stream is None:

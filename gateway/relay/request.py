@@ -234,11 +234,14 @@ def _engine_id(incoming: Incoming, record: RequestRecord) -> str:
 
 
 def _headers(incoming: Incoming, route: Route, record: RequestRecord, engine_id: str) -> dict[str, str]:
-    names = _PASSED_ON_TO_MESSAGES if route in ("messages", "count_tokens") else ()
-    given = {name: value for name in names if (value := incoming.header(name)) is not None}
+    given = {"x-request-id": engine_id, **record.trace.headers}
+    if route in ("messages", "count_tokens"):
+        for name in _PASSED_ON_TO_MESSAGES:
+            if (value := incoming.header(name)) is not None:
+                given[name] = value
     if (left_s := record.deadline.left_s) is not None:
         given[TIMEOUT] = f"{left_s:.3f}"  # for an engine that has an ear for it, another kvgate among them
-    return {"x-request-id": engine_id, **record.trace.headers, **given}
+    return given
 
 
 @cache
