@@ -135,17 +135,21 @@ def fake_engine(script: Script | None = None) -> Iterator[FakeEngine]:
             raw.close()
 
 
+def _list_models(engine: FakeEngine) -> Script:
+    listed = json.dumps({"data": [{"id": name} for name in engine.models]}).encode()
+    return lambda connection, _: connection.reply(listed)
+
+
 def _serve(raw: socket.socket, engine: FakeEngine) -> None:
     with raw:
         while (asked := _read(raw)) is not None:
-            if asked.path.endswith("/models"):
-                listed = json.dumps({"data": [{"id": name} for name in engine.models]}).encode()
-                Connection(raw).reply(listed)
-                continue
-            engine.asked.append(asked)
-            assert engine.script is not None
+            listing = asked.path.endswith("/models")
+            if not listing:
+                engine.asked.append(asked)
+            script = _list_models(engine) if listing else engine.script
+            assert script is not None
             try:
-                engine.script(Connection(raw), asked)
+                script(Connection(raw), asked)
             except OSError:
                 return  # the other side left, or the script did
             if raw.fileno() < 0:
