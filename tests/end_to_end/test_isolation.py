@@ -71,7 +71,7 @@ def test_a_shared_cache_of_llama_cpp_is_found_to_leak(llama_cpp: LlamaCppServer,
     [
         (["--key-a", "env:KEY_RED"], "Two tenants are needed"),
         (["--key-a", "env:KEY_RED", "--key-b", "KEY_RED"], "Two of the keys are the same"),
-        (["--key-a", "env:NOT_THERE", "--key-b", "KEY_RED"], "NOT_THERE holds no key"),
+        (["--key-a", "env:NOT_THERE", "--key-b", "KEY_RED"], "no key in the environment variable NOT_THERE"),
         (["--key-a", "file:/nowhere", "--key-b", "KEY_RED"], "cannot be read from /nowhere"),
         (["--kind", "openai"], "takes no salts that could stand for tenants"),
         (["--kind", "vllm", "--tier", "roof"], "no tier roof"),
