@@ -125,7 +125,8 @@ class HostTier(Tier):
                     wanted.append(place)
             before = self._table.parents([headers[place] for place in wanted])
             self._use(before)
-            room = self._make_room(len(wanted), evicted, None if only_copies else before)
+            keep = None if only_copies else before
+            room = self._make_room([headers[place].identity for place in wanted], evicted, keep)
             for place in wanted[room:]:
                 self._filling.discard(headers[place].key)
             if room and self._pool is not None:
@@ -338,26 +339,29 @@ class HostTier(Tier):
     def _fits(self, header: BlockHeader) -> bool:
         return self._pool is not None and len(header.tokens) == 4 * self.block_size
 
-    def _make_room(self, wanted: int, evicted: list[tuple[bytes, float]], keep: Blocks | None) -> int:
-        """Evict what was used longest ago, but none of `keep`, until `wanted` rows are free; says how many of them are.
+    def _make_room(
+        self, wanted: Sequence[bytes], evicted: list[tuple[bytes, float]], keep: Blocks | None
+    ) -> int:
+        """Evict what was used longest ago, but none of `keep`, until a row is free for each that is wanted.
 
-        `evicted` gets their keys, and the seconds since each was used.
+        Says how many of them are. `wanted` are the identities they are for, which are one scope's: the first one's
+        share counts. `evicted` gets their keys, and the seconds since each was used.
         """
         if self._pool is None:
             return 0
-        short = wanted - self._pool.free_count
+        short = len(wanted) - self._pool.free_count
         if short > 0:
-            evicted.extend(self._evict(self._oldest(short, keep)))
-        return min(wanted, self._pool.free_count)
+            evicted.extend(self._evict(self._oldest(short, keep, wanted[0])))
+        return min(len(wanted), self._pool.free_count)
 
-    def _oldest(self, n: int, keep: Blocks | None = None) -> list[bytes]:
+    def _oldest(self, n: int, keep: Blocks | None = None, room_for: bytes | None = None) -> list[bytes]:
         """Of the blocks that nobody reads, and that are not in these rows."""
         if self._pool is None:
             return []
         candidates = (self._pool.state == READY) & (self._pool.refs == 1)
         if keep is not None:
             candidates[keep] = False
-        return self._table.oldest(candidates, n)
+        return self._table.oldest(candidates, n, room_for)
 
     def _evict(self, victims: list[bytes]) -> list[tuple[bytes, float]]:
         """Take blocks out to make room; their keys, and the seconds since each was used."""

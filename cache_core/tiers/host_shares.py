@@ -49,7 +49,7 @@ class Holders:
 
         `used`: their last uses.
         """
-        if len(self._numbers) < 2 or not (self._held > self._share).any():
+        if not self._somebody_is_over():
             return _NOTHING
         excess = np.maximum(self._held - self._share, 0)
         found = [_NOTHING]
@@ -67,11 +67,28 @@ class Holders:
             rows, used = np.delete(rows, places), np.delete(used, places)
         return np.concatenate(found)
 
+    def left_to(self, identity: bytes | None, rows: Rows) -> Rows:
+        """Those of these rows that may go though no scope is over its share with them; `identity` wants the room.
+
+        Rows of a scope over its share may be held for now, because a slow tier still reads them. Then it takes from
+        itself alone, and where nobody asks (None: for later) the others wait for it.
+        """
+        if not self._somebody_is_over():
+            return rows
+        number = None if identity is None else self._numbers.get(identity)
+        if identity is not None and (number is None or self._held[number] <= self._share):
+            return rows
+        own: Rows = _NOTHING if number is None else rows[self._by_row[rows] == number]
+        return own
+
     def fits(self, identities: Sequence[bytes | None], rows: NDArray[np.int32]) -> bool:
         """Whether exactly these rows are held, and each by its identity in `identities`."""
         names = [self._names[number] for number in self._by_row[rows].tolist()]
         counts = np.bincount(self._by_row[rows], minlength=len(self._held))
         return names == [identities[row] for row in rows.tolist()] and bool((counts == self._held).all())
+
+    def _somebody_is_over(self) -> bool:
+        return len(self._numbers) > 1 and bool((self._held > self._share).any())
 
     def _new(self, identity: bytes) -> int:
         if self._free:

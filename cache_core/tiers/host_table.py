@@ -124,12 +124,16 @@ class HostTable:
         """Logical time of the last use of a block that is there."""
         return int(self._used[self._rows[key]])
 
-    def oldest(self, candidates: NDArray[np.bool_], n: int) -> list[bytes]:
-        """Keys of up to `n` of the candidate rows, those used longest ago first; before them what is over its share."""
+    def oldest(self, candidates: NDArray[np.bool_], n: int, room_for: bytes | None = None) -> list[bytes]:
+        """Keys of up to `n` of the candidate rows, those used longest ago first; before them what is over its share.
+
+        `room_for`: the identity that wants the room; None: nobody does yet. Not every row may go for each.
+        """
         rows = np.flatnonzero(candidates)
         over = self._holders.first_of(rows, self._used[rows], n)
         if len(over) < n:
             rest = np.setdiff1d(rows, over, assume_unique=True) if len(over) else rows
+            rest = self._holders.left_to(room_for, rest)
             over = np.concatenate([over, rest[lowest(self._used[rest], n - len(over))]])
         return [key for row in over.tolist() if (key := self._keys[row]) is not None]
 

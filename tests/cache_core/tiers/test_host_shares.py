@@ -36,6 +36,22 @@ def test_a_scope_that_floods_the_host_takes_nothing_from_one_within_its_share() 
     assert tier.stats().blocks == ROWS, "the rest is the other's"
 
 
+def test_not_even_while_its_own_rows_are_on_their_way_to_a_slow_tier() -> None:
+    tier, quiet, leaving = host_of(0.25), headers_of(0, 4), headers_of(500, 12, OTHER)
+    put(tier, quiet, SIZE)
+    put(tier, leaving, SIZE)
+    rows = tier.pin(leaving)
+    flood(tier, OTHER)
+    assert tier.sweep(ROWS, lambda keys: np.ones(len(keys), dtype=np.bool_)) == 0
+    assert (there(tier, quiet), there(tier, leaving)) == (4, 12)
+    put(tier, headers_of(900, 2, THIRD), SIZE)
+    assert there(tier, headers_of(900, 2, THIRD)) == 2, "whoever is within its share gets room"
+    tier.unpin(rows)
+    put(tier, quiet, SIZE)
+    flood(tier, OTHER)
+    assert there(tier, leaving) < 12
+
+
 def test_without_shares_it_takes_all() -> None:
     tier, quiet = host_of(1.0), headers_of(0, 4)
     put(tier, quiet, SIZE)
