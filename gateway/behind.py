@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from gateway.relay.remote import Remote
 from gateway.replicas.pool import EnginePool
 from gateway.served import Backend, Served
 from gateway.tenants.tenant import Tenant
@@ -25,13 +24,8 @@ def _facts(target: Backend | EnginePool) -> dict[str, Any]:
     remotes = list(target.replicas)
     reports = {None if each.able is None else each.able.reports_reuse for each in remotes}
     return {
-        "salt": target.guard.apart and bool(remotes) and all(map(_takes_salt, remotes)),
+        "salt": target.guard.apart and bool(remotes) and all(each.takes_salt for each in remotes),
         "reports_reuse": reports.pop() if len(reports) == 1 else None,
         "block_size": target.block_size,
         "tiers": sorted({tier for each in remotes if each.able is not None for tier in each.able.tiers}),
     }
-
-
-def _takes_salt(remote: Remote) -> bool:
-    """None of an answer yet, or one that does not say, is judged with each request."""
-    return remote.able is None or remote.able.takes_salt is not False

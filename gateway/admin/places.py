@@ -13,10 +13,10 @@ from gateway.responses.bindings import ResponseBindings
 from gateway.served import Backend, Served
 from gateway.tenants.purging import Forgotten, PurgeAsk, Purges, both
 
-_UNTIL_EVICTED = (
-    "cannot forget one tenant: its salt keeps what is there from all others, and it goes when it is evicted, or with "
-    "--flush-engines, which empties the engine"
-)
+_CANNOT = "cannot forget one tenant"
+_UNTIL_EVICTED = "goes when it is evicted, or with --flush-engines, which empties the engine"
+_APART = f"{_CANNOT}: its salt keeps what is there from all others, and it {_UNTIL_EVICTED}"
+_OPEN = f"{_CANNOT}, and keeps no tenants apart by salts: whoever sends the same prompt may find it there; it {_UNTIL_EVICTED}"
 
 
 def register_places(
@@ -93,7 +93,7 @@ async def _kv(served: Served, ask: PurgeAsk) -> Forgotten:
             if ask.flush_engines:
                 await backend.engine.flush()
                 return Forgotten(None, "the engine was emptied")
-            return Forgotten(None, f"{backend.name} {_UNTIL_EVICTED}", complete=False)
+            return Forgotten(None, f"{backend.name} {_APART}", complete=False)
         blocks += purged.blocks or 0
         pending |= set(purged.pending)
     if pending:
@@ -119,7 +119,8 @@ async def _forgotten(remote: Remote, ask: PurgeAsk) -> Forgotten:
             detail = "" if told.complete else f"{remote.replica} kept something: {told.detail}"
             return Forgotten(told.blocks, detail, complete=told.complete)
         if not ask.flush_engines:
-            return Forgotten(None, f"{remote.name} {_UNTIL_EVICTED}", complete=False)
+            apart = ask.salt is not None and remote.takes_salt
+            return Forgotten(None, f"{remote.name} {_APART if apart else _OPEN}", complete=False)
         await remote.engine.flush()
     except EngineError as error:
         return Forgotten(None, f"{remote.replica}: {error}", complete=False)

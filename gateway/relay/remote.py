@@ -82,6 +82,12 @@ class Remote:
         return None if self.able is None else self.able.block_size
 
     @property
+    def takes_salt(self) -> bool:
+        """Whether salts can keep tenants apart there; of an engine that did not say yet, or does not, each request is
+        judged on its own."""
+        return bool(self.engine.salted) and (self.able is None or self.able.takes_salt is not False)
+
+    @property
     def ready(self) -> bool:
         """Whether requests may go there, as it was found last; who was not asked yet is taken to be."""
         return self._health.ready

@@ -7,11 +7,16 @@ import sqlite3
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from engine_adapters.remote.llama_cpp import LlamaCppEngine
+from engine_adapters.remote.openai_compatible import OpenAICompatibleEngine
+from engine_adapters.remote.relay import RelayEngine
+from engine_adapters.remote.vllm import VllmEngine
 from gateway.admin.places import register_places
 from gateway.canonical.policies import parse_policy
 from gateway.canonical.stage import CanonStage
@@ -22,6 +27,7 @@ from gateway.ledger.expectation import SentRequest
 from gateway.ledger.opening import open_reader
 from gateway.ledger.shadow import ShadowPredictor
 from gateway.ledger.writer import WriterSettings
+from gateway.relay.remote import Remote
 from gateway.replicas.pool import EnginePool
 from gateway.responses.bindings import Binding, LocalBindings
 from gateway.routing.known_runs import RUN
@@ -83,6 +89,25 @@ async def test_nothing_of_prompts_for_engines_behind_http_is_remembered() -> Non
     register_places(purges, Served(pools=[pool]), canon, None, None, LocalBindings())
     counts = [(await purges.here(ASK))["encodings"].count for _ in range(2)]
     assert counts == [5 + 2, 5]
+
+
+@pytest.mark.parametrize(
+    ("engine", "salt", "apart"),
+    [
+        (VllmEngine("e", "http://127.0.0.1:9"), "s", True),
+        (VllmEngine("e", "http://127.0.0.1:9"), None, False),
+        (LlamaCppEngine("e", "http://127.0.0.1:9"), "s", False),
+        (OpenAICompatibleEngine("e", "http://127.0.0.1:9", ("m",)), "s", False),
+    ],
+)
+async def test_only_of_engines_that_take_salts_it_is_said_that_they_keep_tenants_apart(
+    engine: RelayEngine, salt: str | None, apart: bool
+) -> None:
+    purges, pool = Purges(), EnginePool("e", [Remote(engine)])
+    register_places(purges, Served(pools=[pool]), CanonStage(CanonSettings(())), None, None, LocalBindings())
+    found = (await purges.here(replace(ASK, salt=salt)))["engines"]
+    assert not found.complete
+    assert ("its salt keeps" in found.detail, "may find it there" in found.detail) == (apart, not apart)
 
 
 def test_predictions_begin_anew() -> None:
