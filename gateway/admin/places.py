@@ -16,7 +16,7 @@ from gateway.tenants.purging import Forgotten, PurgeAsk, Purges, both
 _CANNOT = "cannot forget one tenant"
 _UNTIL_EVICTED = "goes when it is evicted, or with --flush-engines, which empties the engine"
 _APART = f"{_CANNOT}: its salt keeps what is there from all others, and it {_UNTIL_EVICTED}"
-_OPEN = f"{_CANNOT}, and keeps no tenants apart by salts: whoever sends the same prompt may find it there; it {_UNTIL_EVICTED}"
+_OPEN = f"{_CANNOT} and takes no salts: whoever sends the same prompt may find it there; it {_UNTIL_EVICTED}"
 
 
 def register_places(
