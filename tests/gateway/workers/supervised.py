@@ -36,14 +36,12 @@ def child(notes: str, descriptor: str) -> int:
     note(folder, f"{name} began {os.getpid()}")
     if (folder / f"{name}.fails").exists():
         return 7
-    ended = threading.Event()
-    received: list[int] = []
+    ended: list[int] = []  # no threading.Event: its lock may be held by the very thread that the handler runs in
 
     def take(number: int, _: object) -> None:
-        received.append(number)
         note(folder, f"{name} heard {signal.Signals(number).name}")
         if number != signal.SIGHUP and not (folder / f"{name}.stays").exists():
-            ended.set()
+            ended.append(number)
 
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, take)
@@ -51,13 +49,13 @@ def child(notes: str, descriptor: str) -> int:
     if seat.plan.role == "worker":
         listener = listen(seat.plan.host, seat.plan.port, shared=True)
         threading.Thread(target=answer, args=(listener, name), daemon=True).start()
-    while (folder / f"{name}.slow").exists() and not ended.wait(0.02):
-        pass
-    if not ended.is_set():
+    while (folder / f"{name}.slow").exists() and not ended:
+        time.sleep(0.02)
+    if not ended:
         seat.say(f"{name} knows it")
         seat.say_ready([name])
-    while not ended.wait(0.02):
-        pass
+    while not ended:
+        time.sleep(0.02)
     note(folder, f"{name} ends")
     return 0
 
