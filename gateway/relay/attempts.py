@@ -5,6 +5,7 @@ All of it happens before the client has got a byte of an answer; what happens af
 
 import asyncio
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Self
@@ -16,16 +17,16 @@ from engine_adapters.errors import (
     EngineOverloadedError,
     EngineTimeoutError,
 )
+from gateway.errors import StreamAbortedError
 from gateway.jobs import JobContext
 from gateway.relay.begun import Begun, Held
 from gateway.relay.request import Outgoing, Prepared, outgoing
-from gateway.replicas.breaker import Outcome
 from gateway.replicas.pool import EnginePool
-from gateway.replicas.visit import Visit
+from gateway.replicas.visit import Ending, Visit
 from gateway.transport.record import RequestRecord
 
 _ELSEWHERE = (429, 502, 503)  # statuses of who does not take a request that another replica may take
-_BAD = (500, 502, 503, 504)
+_ENDINGS: Mapping[int, Ending] = {429: "unknown", 500: "doubtful", 502: "bad", 503: "bad", 504: "bad"}
 _KILLED = 2  # replicas that one request may take down: it may be the request
 
 
@@ -37,7 +38,7 @@ class Opened:
     sent: Outgoing
     begun: Begun
     _held: Held
-    outcome: Outcome = "good"
+    outcome: Ending = "good"
 
     @property
     def status(self) -> int:
@@ -50,8 +51,8 @@ class Opened:
     async def __aexit__(
         self, kind: type[BaseException] | None, raised: BaseException | None, _: object
     ) -> None:
-        if isinstance(raised, EngineFailureError):
-            self.outcome = "bad"
+        if isinstance(raised, EngineFailureError | StreamAbortedError):
+            self.outcome = "doubtful"
         await self.aclose()
 
     async def aclose(self) -> None:
@@ -109,6 +110,7 @@ class Attempts:
     async def _choose(self) -> Visit:
         with self._record.stages.stage("route"):
             visit = await self._pool.choose(self._given.ask, self._tried, self._only, self._room)
+        visit.raw = self._given.raw
         self._tried |= {visit.remote.replica}
         self._record.routed = visit.decision
         return visit
@@ -133,7 +135,7 @@ class Attempts:
             opened = await self._opened(visit, held)
         except EngineError as error:
             await held.aclose()
-            visit.ended(_outcome(error))
+            visit.ended(self._failed(visit, error, time.monotonic() - began))
             visit.remote.nudge()
             return error
         except BaseException as error:
@@ -156,22 +158,28 @@ class Attempts:
             raise EngineFailureError(f"The engine {remote.name} ended its stream before it began.")
         begun.stall_s = self._pool.policy.stall_s
         begun.first_token = partial(self._began_to_answer, visit, began)
-        outcome: Outcome = "unknown" if answer.status == 429 else "bad" if answer.status in _BAD else "good"
-        return Opened(visit, sent, begun, held, outcome)
+        return Opened(visit, sent, begun, held, _ENDINGS.get(answer.status, "good"))
 
     def _began_to_answer(self, visit: Visit, sent_at: float) -> None:
         visit.first_token()
         self._pool.took(visit, time.monotonic() - sent_at)
 
-    def _given_up(self, visit: Visit, error: BaseException, waited_s: float) -> Outcome:
+    def _failed(self, visit: Visit, error: EngineError, waited_s: float) -> Ending:
+        """What the error says of the replica."""
+        if isinstance(error, EngineTimeoutError):
+            return "bad" if _silent(visit, waited_s) else "doubtful"
+        if isinstance(error, EngineFailureError):
+            return "doubtful"
+        return "bad" if isinstance(error, EngineNotReadyError) else "unknown"
+
+    def _given_up(self, visit: Visit, error: BaseException, waited_s: float) -> Ending:
         """Nobody waited for the replica any longer: after how long says something of it."""
         if not isinstance(error, asyncio.CancelledError):
             return "unknown"
         if self._given.wanted.stream:
             self._pool.waited(visit, waited_s)
         # A whole answer may take long; a replica that gives nobody anything meanwhile hangs.
-        silent = visit.member.answered_at is None or time.monotonic() - visit.member.answered_at > waited_s
-        return "bad" if silent and waited_s >= self._pool.policy.hung_s else "unknown"
+        return "bad" if _silent(visit, waited_s) and waited_s >= self._pool.policy.hung_s else "unknown"
 
     def _why_elsewhere(self, opened: Opened | EngineError) -> str | None:
         """In a word, why another replica may be asked; None: none may."""
@@ -236,6 +244,7 @@ def _result(task: "asyncio.Task[Opened | EngineError]") -> Opened | EngineError 
     return None if not task.done() or task.cancelled() or task.exception() is not None else task.result()
 
 
-def _outcome(error: EngineError) -> Outcome:
-    """What it says of the replica."""
-    return "bad" if isinstance(error, EngineNotReadyError | EngineFailureError) else "unknown"
+def _silent(visit: Visit, waited_s: float) -> bool:
+    """Whether its replica has given nobody anything for so long."""
+    answered_at = visit.member.answered_at
+    return answered_at is None or time.monotonic() - answered_at > waited_s

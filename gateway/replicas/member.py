@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Literal, TypeAlias
 
 from gateway.relay.remote import Remote
+from gateway.replicas.blame import AnsweredLately, Blame
 from gateway.replicas.breaker import Breaker
 from gateway.replicas.outliers import TtftWindow, away_s
 from gateway.replicas.policy import PoolPolicy
@@ -15,8 +16,11 @@ MemberState: TypeAlias = Literal["ready", "away", "ejected"]
 class Member:
     """Kept by its pool. `running` counts requests, those of a replica that has left the pool among them."""
 
-    def __init__(self, remote: Remote, policy: PoolPolicy, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, remote: Remote, policy: PoolPolicy, clock: Callable[[], float], answered: AnsweredLately
+    ) -> None:
         self.remote = remote
+        self.blame = Blame(answered)
         self.breaker = Breaker(policy.breaker, clock)
         self.slow_start = SlowStart(policy.slow_start_s, clock)
         self.ttft = None if policy.outliers is None else TtftWindow(policy.outliers)

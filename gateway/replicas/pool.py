@@ -16,6 +16,7 @@ from gateway.kv_events.options import KvEventOptions
 from gateway.relay.guard import OPEN_GUARD, Guard
 from gateway.relay.remote import Remote
 from gateway.replicas.address import ReplicaAddress
+from gateway.replicas.blame import AnsweredLately
 from gateway.replicas.breaker import State
 from gateway.replicas.discovery.discovery import Discovery
 from gateway.replicas.member import Member
@@ -78,6 +79,7 @@ class EnginePool:
         self._make = make
         self._names = dict(names or {})
         self._clock = clock
+        self._answered = AnsweredLately(self.policy.breaker.window_s, clock)
         self._members: list[Member] = []
         self._addresses: dict[str, ReplicaAddress] = {}  # of discovered ones, by replica
         self._leaving: set[asyncio.Task[None]] = set()
@@ -212,7 +214,8 @@ class EnginePool:
                 sole.breaker.end(probe, "unknown")
             raise
         member = able[decision.replica]
-        visit = Visit(decision, member, self.router, probe or member.breaker.begin(), self._visited)
+        given = probe or member.breaker.begin()
+        visit = Visit(decision, member, ask.tenant.name, self.router, given, self._visited)
         self.requests += 1
         self._running += 1
         member.running += 1
@@ -279,7 +282,7 @@ class EnginePool:
             await asyncio.sleep(_ASK_AGAIN_S)
 
     def _add(self, remote: Remote) -> None:
-        member = Member(remote, self.policy, self._clock)
+        member = Member(remote, self.policy, self._clock, self._answered)
         remote.changed = lambda ready: self._changed(member, ready)
         self._members.append(member)
         self._remotes = tuple(each.remote for each in self._members)

@@ -2,12 +2,16 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 from engine_adapters.base import ReuseReport
 from gateway.relay.remote import Remote
 from gateway.replicas.breaker import Outcome, Pass, State
 from gateway.replicas.member import Member
 from gateway.routing.router import Decision, Router
+
+# doubtful: it failed in a way that may be the request's own fault
+Ending: TypeAlias = Outcome | Literal["doubtful"]
 
 
 @dataclass(slots=True)
@@ -16,9 +20,11 @@ class Visit:
 
     decision: Decision
     member: Member
+    tenant: str
     _router: Router
     _pass: Pass
     _ended: Callable[["Visit", State | None], None]  # to what its breaker has changed by that
+    raw: bytes = b""  # what is asked
     _open: bool = True
     _answering: bool = False
 
@@ -34,12 +40,18 @@ class Visit:
             self.member.answered()
             self._router.first_token(self.decision)
 
-    def ended(self, outcome: Outcome, reuse: ReuseReport | None = None) -> None:
+    def ended(self, ending: Ending, reuse: ReuseReport | None = None) -> None:
         """The request has ended there; None: no answer said anything of reuse."""
         if not self._open:
             return
         self._open = False
-        if outcome == "good":
+        if ending == "good":
             self.member.answered()
+            self.member.blame.well(self.tenant)
         self._router.ended(self.decision, reuse)
-        self._ended(self, self.member.breaker.end(self._pass, outcome))
+        self._ended(self, self.member.breaker.end(self._pass, self._judged(ending)))
+
+    def _judged(self, ending: Ending) -> Outcome:
+        if ending != "doubtful":
+            return ending
+        return "bad" if self.member.blame.counts(self.tenant, hash(self.raw)) else "unknown"

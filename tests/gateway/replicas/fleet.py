@@ -10,6 +10,7 @@ from gateway.relay.remote import LookOptions, Remote
 from gateway.replicas.policy import PoolPolicy
 from gateway.replicas.pool import EnginePool
 from gateway.settings import GatewaySettings
+from gateway.tenants.authenticator import OPEN, Authenticator
 from tests.gateway.relay.fake_engine import MODEL, FakeEngine, Script, fake_engine
 from tests.gateway.relay.serving import Relaying, relaying
 
@@ -45,6 +46,7 @@ def fleet_of(
     settings: GatewaySettings | None = None,
     *,
     first_byte_s: float = 60,
+    tenants: Authenticator = OPEN,
 ) -> Iterator[Fleet]:
     """None among `scripts`: nobody listens there, which the pool finds out by its requests alone."""
     with ExitStack() as stack:
@@ -59,5 +61,5 @@ def fleet_of(
             for at, (engine, script) in enumerate(zip(engines, scripts, strict=True))
         ]
         pool = EnginePool("fleet", remotes, policy=policy)
-        gateway = stack.enter_context(relaying([], settings, pools=[pool]))
+        gateway = stack.enter_context(relaying([], settings, pools=[pool], tenants=tenants))
         yield Fleet(gateway, engines, pool)
