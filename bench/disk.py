@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from bench.measure import alternate, seconds
 from cache_core.block_hash import chain_hashes, root_hash
 from cache_core.block_header import BlockHeader
+from cache_core.memory import anonymous_memory
 from cache_core.tiers.disk import DiskOptions, DiskTier
 from cache_core.tiers.files import aligned_buffer
 
@@ -120,9 +121,8 @@ def _payloads(blocks: int, block_bytes: int) -> NDArray[np.uint8]:
 
 
 def _rows(blocks: int, block_bytes: int) -> NDArray[np.uint8]:
-    """Page-aligned rows, as a host arena has them, touched once so that no read pays for page faults."""
-    memory = np.frombuffer(aligned_buffer(blocks * block_bytes), dtype=np.uint8)
-    rows = memory[: blocks * block_bytes].reshape(blocks, block_bytes)
+    """Rows of the memory that a host arena has, touched once so that no read pays for page faults."""
+    rows = anonymous_memory(blocks * block_bytes).reshape(blocks, block_bytes)
     rows[:] = 1
     return rows
 
