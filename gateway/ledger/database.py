@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, create_engine, delete, event, select
 from sqlalchemy.engine import URL
-from sqlalchemy.exc import NoSuchModuleError
+from sqlalchemy.exc import DBAPIError, NoSuchModuleError, OperationalError, ProgrammingError
 
 from gateway.ledger.encoding import COLUMNS, Encoded
 from gateway.ledger.errors import LedgerConfigError
@@ -81,10 +81,15 @@ class Database:
             self._prepared = False
         if not self._prepared:
             self.prepare()
-        with self._engine.begin() as connection:
-            noted = connection.exec_driver_sql(self._note, (batch.writer, batch.number, time.time()))
-            if noted.rowcount:
-                connection.exec_driver_sql(self._insert, list(batch.rows))
+        try:
+            with self._engine.begin() as connection:
+                noted = connection.exec_driver_sql(self._note, (batch.writer, batch.number, time.time()))
+                if noted.rowcount:
+                    connection.exec_driver_sql(self._insert, list(batch.rows))
+        except (OperationalError, ProgrammingError) as error:
+            if _other_tables(error):
+                self._prepared = False
+            raise
 
     def prune(self, before: float) -> Iterator[int]:
         """Delete rows that arrived before then, some thousands at a time; yields how many it deleted each time."""
@@ -167,6 +172,11 @@ def _begin_sqlite(connection: Connection) -> None:
     # Takes the lock to write at once: a transaction that begins by reading can fail in its middle instead of waiting.
     mode = "DEFERRED" if connection.get_execution_options().get("kvgate_reads") else "IMMEDIATE"
     connection.exec_driver_sql(f"BEGIN {mode}")
+
+
+def _other_tables(error: DBAPIError) -> bool:
+    """Whether tables are not what they were: the database is another one under its name, or a newer kvgate's."""
+    return isinstance(error, ProgrammingError) or str(error.orig).startswith(("no such table", "table "))
 
 
 def _quoted(name: str) -> str:

@@ -1,16 +1,19 @@
 """A ledger to write to, or to read, from what an operator set."""
 
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 
 from sqlalchemy.exc import SQLAlchemyError
 
 from gateway.ledger.database import Database, reason
-from gateway.ledger.errors import LedgerConfigError, LedgerUnavailableError
+from gateway.ledger.errors import LedgerConfigError, LedgerSchemaError, LedgerUnavailableError
 from gateway.ledger.place import ledger_url
 from gateway.ledger.reader import LedgerReader
 from gateway.ledger.retention import Retention
 from gateway.ledger.writer import LedgerWriter, WriterSettings
+
+log = logging.getLogger("kvgate.ledger")
 
 
 def open_writer(
@@ -21,6 +24,8 @@ def open_writer(
     settings: WriterSettings | None = None,
 ) -> LedgerWriter | None:
     """A writer that runs; None: the ledger is off. A server that is away is waited for, a file must be there now.
+
+    A file that a newer kvgate has changed is tried again, too: traffic goes on, and rows are lost loudly.
 
     Args:
         stated: as for `ledger_url`.
@@ -34,7 +39,13 @@ def open_writer(
         return None
     database = Database(url)
     if url.drivername == "sqlite":
-        _prepare(database)
+        try:
+            _prepare(database)
+        except LedgerSchemaError as error:
+            log.error(  # noqa: TRY400  a trace says nothing more
+                "THE LEDGER TAKES NO ROWS: requests go on, their rows wait and are dropped in the end",
+                extra={"fields": {"database": str(url), "reason": str(error)}},
+            )
     return LedgerWriter(database, settings, None if keep_s is None else Retention(keep_s)).start()
 
 
@@ -64,6 +75,9 @@ def open_reader(stated: str | None, environ: Mapping[str, str]) -> LedgerReader:
 def _prepare(database: Database) -> None:
     try:
         database.prepare()
+    except LedgerSchemaError:
+        database.close()
+        raise
     except SQLAlchemyError as error:
         database.close()
         raise LedgerUnavailableError(f"the ledger {database.url} cannot be used: {reason(error)}") from error

@@ -1,5 +1,6 @@
 """The ledger's tables. Columns have the names of `LedgerRow`; NULL is `not known`, and never stands for 0."""
 
+import logging
 import time
 
 from sqlalchemy import (
@@ -22,6 +23,8 @@ from sqlalchemy import (
 )
 
 from gateway.ledger.errors import LedgerSchemaError
+
+log = logging.getLogger("kvgate.ledger")
 
 VERSION = 4  # one up with every new column, or new meaning of one: see `_add_columns`
 
@@ -129,12 +132,20 @@ def prepare(connection: Connection) -> None:
     found = connection.execute(select(_versions.c.version).order_by(_versions.c.version.desc())).scalar()
     if found is not None and found > VERSION:
         raise LedgerSchemaError(
-            f"the ledger has schema {found} and this kvgate knows {VERSION}: use the newer kvgate, or another ledger"
+            f"a newer kvgate has changed the ledger's schema ({found}; this one knows {VERSION}): "
+            "run that newer version here, too, or name another ledger (--ledger)"
         )
     if found is not None and found < VERSION:
         if found < _RECOMPUTED_SINCE:
             connection.execute(text("ALTER TABLE requests DROP COLUMN recomputed"))
         _add_columns(connection)
+        # All in the message: commands have no formatter that would show fields.
+        log.warning(
+            "the ledger's schema went from %d to %d: gateways of older versions that use it have to be restarted "
+            "as this one",
+            found,
+            VERSION,
+        )
     if found != VERSION:
         connection.execute(insert(_versions).values(version=VERSION, since=time.time()))
 

@@ -20,6 +20,7 @@ from gateway.admin.options import AdminOptions
 from gateway.admin.server import AdminServer
 from gateway.garbage import keep_what_is_there, let_go
 from gateway.ledger.books import NO_BOOKS, Books
+from gateway.ledger.errors import LedgerError
 from gateway.limits.limits import Limits
 from gateway.process.front import Front, OneProcess
 from gateway.process.listener import ListenError, is_loopback, listen, url_of
@@ -192,7 +193,12 @@ class Service:
         return server
 
     async def _forget_rows(self, ask: PurgeAsk) -> Forgotten:
-        return Forgotten(await asyncio.to_thread(self._books.forget, ask.tenant), "rows")
+        try:
+            return Forgotten(await asyncio.to_thread(self._books.forget, ask.tenant), "rows")
+        except LedgerError as error:
+            fields = {"tenant": ask.tenant, "reason": str(error)}
+            log.error("a tenant's rows could not be forgotten", extra={"fields": fields})  # noqa: TRY400
+            return Forgotten(None, f"{error}; then purge again", complete=False)
 
     def _start_scraping(self) -> asyncio.Task[None] | None:
         """Keep engines' own counters, which reports compare requests with."""

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.ledger import LedgerConfigError, LedgerSchemaError, open_database, open_writer
+from gateway.ledger import LedgerConfigError, open_writer
 from gateway.ledger.place import ledger_url
 
 
@@ -51,20 +51,6 @@ def test_a_ledger_may_be_a_link_to_where_it_is_not_yet(tmp_path: Path) -> None:
     assert writer is not None
     writer.close()
     assert (tmp_path / "ledger.db").stat().st_mode & 0o777 == 0o600
-
-
-def test_a_ledger_of_a_newer_kvgate_is_left_alone(tmp_path: Path) -> None:
-    path = tmp_path / "ledger.db"
-    writer = open_writer(str(path), {})
-    assert writer is not None
-    writer.close()
-    database = open_database(str(path), {})
-    with database.engine.begin() as connection:
-        connection.exec_driver_sql("UPDATE ledger_schema SET version = 99")
-    database.close()
-    for opens in (open_writer, open_database):
-        with pytest.raises(LedgerSchemaError, match="newer"):
-            opens(str(path), {})
 
 
 def test_a_server_that_is_away_does_not_keep_a_gateway_from_starting() -> None:
