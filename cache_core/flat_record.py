@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from itertools import accumulate
 from typing import Any
 
-from cache_core.block_header import DropReason
+from cache_core.drop_reason import DropReason
 from cache_core.histogram import HistogramSnapshot
 from cache_core.metrics import CacheRecord
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import Literal, TypeAlias
 
-from cache_core.block_header import DropReason
+from cache_core.drop_reason import DropReason
 from cache_core.histogram import Histogram, HistogramSnapshot
 
 TierName: TypeAlias = Literal["device", "host", "disk", "store"]

@@ -10,7 +10,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from cache_core.block_header import BlockHeader, DropReason
+from cache_core.block_header import BlockHeader
+from cache_core.drop_reason import DropReason
 from cache_core.metrics import CacheObserver, NullObserver, TierName
 
 Mask: TypeAlias = NDArray[np.bool_]

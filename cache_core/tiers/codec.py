@@ -15,10 +15,10 @@ from cache_core.block_header import (
     Body,
     Buffer,
     Coding,
-    DropReason,
     Envelope,
     bound,
 )
+from cache_core.drop_reason import DropReason
 from cache_core.state_groups import StateGroup
 from cache_core.tiers.quantize import Quantization, dequantized
 from cache_core.tokens import TOKEN_BYTES

@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from cache_core.block_header import DropReason
+from cache_core.drop_reason import DropReason
 from cache_core.memory import ALIGNMENT as HUGE_PAGE
 from cache_core.memory import anonymous_memory
 

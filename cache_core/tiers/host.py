@@ -11,8 +11,9 @@ import numpy as np
 from crc32c import crc32c
 from numpy.typing import NDArray
 
-from cache_core.block_header import BlockHeader, DropReason
+from cache_core.block_header import BlockHeader
 from cache_core.block_pool import READY, BlockPool, Blocks
+from cache_core.drop_reason import DropReason
 from cache_core.ghosts import Ghosts
 from cache_core.memory import anonymous_memory
 from cache_core.metrics import CacheObserver, NullObserver

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from cache_core.block_header import BlockHeader, DropReason, of_key, parent_key
+from cache_core.block_header import BlockHeader, of_key, parent_key
 from cache_core.block_pool import FILLING, FREE, READY, BlockPool, Blocks
+from cache_core.drop_reason import DropReason
 from cache_core.errors import IntegrityError
 from cache_core.tiers.host_shares import Holders, lowest
 

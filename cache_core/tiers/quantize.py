@@ -7,7 +7,8 @@ from typing import Literal, TypeAlias, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from cache_core.block_header import BadBlockError, DropReason
+from cache_core.block_header import BadBlockError
+from cache_core.drop_reason import DropReason
 from cache_core.tiers.float8 import LARGEST, from_float8, to_float8
 
 FloatType: TypeAlias = Literal["float32", "float16", "bfloat16"]

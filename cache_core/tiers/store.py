@@ -8,7 +8,8 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 
 import numpy as np
 
-from cache_core.block_header import BadBlockError, BlockHeader, Body, DropReason, pack, unpack, verify
+from cache_core.block_header import BadBlockError, BlockHeader, Body, pack, unpack, verify
+from cache_core.drop_reason import DropReason
 from cache_core.metrics import CacheObserver, NullObserver
 from cache_core.purge_numbers import PurgeNumbers
 from cache_core.tiers.base import BlockBytes, Mask, Tier, TierCounters, buffers_of

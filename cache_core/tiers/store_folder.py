@@ -18,7 +18,8 @@ from pathlib import Path
 
 import numpy as np
 
-from cache_core.block_header import KEY_IDENTITY_BYTES, DropReason
+from cache_core.block_header import KEY_IDENTITY_BYTES
+from cache_core.drop_reason import DropReason
 from cache_core.metrics import CacheObserver
 from cache_core.tiers.base import GoesOn, Mask, TierStats, for_ever
 from cache_core.tiers.codec import Codec

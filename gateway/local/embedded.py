@@ -13,7 +13,18 @@ from gateway.prompts import PromptSource
 from gateway.served import EMBEDDED, Backend
 
 _SPINS = "1000"  # some tens of microseconds: longer than the way from one operation to the next
-_NEEDED = ("torch", "transformers", "safetensors", "gguf", "llguidance", "psutil")
+_NEEDED = (
+    "torch",
+    "transformers",
+    "safetensors",
+    "gguf",
+    "huggingface_hub",
+    "llguidance",
+    "psutil",
+    "crc32c",
+    "cryptography",
+    "zstandard",
+)
 
 
 @dataclass(frozen=True, slots=True)

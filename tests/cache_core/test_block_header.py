@@ -14,12 +14,12 @@ from cache_core.block_header import (
     Body,
     Buffer,
     Coding,
-    DropReason,
     header_size,
     pack,
     unpack,
     verify,
 )
+from cache_core.drop_reason import DropReason
 
 HEADER = BlockHeader(b"i" * 32, b"p" * 32, b"o" * 32, np.arange(16, dtype="<i4").tobytes(), 2)
 PAYLOAD = np.arange(1000, dtype=np.uint16).tobytes()

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cache_core.block_header import DropReason
+from cache_core.drop_reason import DropReason
 from cache_core.histogram import SECONDS, Histogram
 from cache_core.metrics import Decided, LookedUp, Moved, NullObserver, RecordingObserver
 

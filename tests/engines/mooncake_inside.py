@@ -16,7 +16,7 @@ import pytest
 import torch
 from mooncake.store import MooncakeDistributedStore
 
-from cache_core.block_header import DropReason
+from cache_core.drop_reason import DropReason
 from cache_core.tiered import TieringOptions
 from cache_core.tiers.errors import PurgeFailedError, TierError
 from cache_core.tiers.store import StoreTier

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator, Mapping
 
-from cache_core.block_header import BadBlockError, DropReason, unpack, verify_body
+from cache_core.block_header import BadBlockError, unpack, verify_body
+from cache_core.drop_reason import DropReason
 from cache_core.tiers.base import GoesOn, TierCounters
 from cache_core.tiers.disk.catalog import Catalog
 from cache_core.tiers.disk.index import Added, IndexFailedError, Place

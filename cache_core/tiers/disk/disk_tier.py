@@ -9,7 +9,8 @@ from typing import TypeVar
 
 import numpy as np
 
-from cache_core.block_header import BlockHeader, DropReason
+from cache_core.block_header import BlockHeader
+from cache_core.drop_reason import DropReason
 from cache_core.ghosts import Ghosts
 from cache_core.metrics import CacheObserver, NullObserver
 from cache_core.purge_numbers import PurgeNumbers

@@ -5,15 +5,8 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from typing import NamedTuple
 
-from cache_core.block_header import (
-    BadBlockError,
-    BlockHeader,
-    Coding,
-    DropReason,
-    header_size,
-    unpack,
-    verify,
-)
+from cache_core.block_header import BadBlockError, BlockHeader, Coding, header_size, unpack, verify
+from cache_core.drop_reason import DropReason
 from cache_core.tiers.codec import Codec
 from cache_core.tiers.disk.index import Place
 from cache_core.tiers.disk.segment import Handle

@@ -4,7 +4,8 @@ from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from cache_core.block_header import BlockHeader, Body, DropReason, pack
+from cache_core.block_header import BlockHeader, Body, pack
+from cache_core.drop_reason import DropReason
 from cache_core.tiers.disk.index import Added, Place
 from cache_core.tiers.disk.segment import Segment
 from cache_core.tiers.files import ALIGNMENT, aligned, aligned_buffer, reason_of

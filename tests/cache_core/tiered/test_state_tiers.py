@@ -9,15 +9,8 @@ from weakref import WeakSet
 import numpy as np
 import pytest
 
-from cache_core.block_header import (
-    KEY_IDENTITY_BYTES,
-    BlockHeader,
-    Body,
-    DropReason,
-    header_size,
-    pack,
-    unpack,
-)
+from cache_core.block_header import KEY_IDENTITY_BYTES, BlockHeader, Body, header_size, pack, unpack
+from cache_core.drop_reason import DropReason
 from cache_core.state_groups import StateGroup, StateOnDevice
 from cache_core.tiered import TieringOptions
 from cache_core.tiers.base import BlockBytes, Mask

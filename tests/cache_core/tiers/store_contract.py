@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from cache_core.block_header import BlockHeader, Body, DropReason, pack
+from cache_core.block_header import BlockHeader, Body, pack
+from cache_core.drop_reason import DropReason
 from cache_core.tiers.codec import Codec
 from cache_core.tiers.store import StoreTier
 from tests.cache_core.tiers.blocks import (

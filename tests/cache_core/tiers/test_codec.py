@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cache_core.block_header import BadBlockError, BlockHeader, Body, Coding, DropReason, pack, unpack
+from cache_core.block_header import BadBlockError, BlockHeader, Body, Coding, pack, unpack
+from cache_core.drop_reason import DropReason
 from cache_core.tiers.codec import Codec
 from cache_core.tiers.quantize import Quantization, dequantized
 

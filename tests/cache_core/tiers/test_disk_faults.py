@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from cache_core.block_header import DropReason
+from cache_core.drop_reason import DropReason
 from cache_core.tiers.codec import Codec
 from cache_core.tiers.errors import FolderInUseError, TierError
 from tests.cache_core.tiers.blocks import FaultyFiles, headers_of, opened, payloads, put, rows, served

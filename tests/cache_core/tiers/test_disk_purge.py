@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from cache_core.block_header import BlockHeader, Body, DropReason
+from cache_core.block_header import BlockHeader, Body
+from cache_core.drop_reason import DropReason
 from cache_core.tiers.codec import Codec
 from cache_core.tiers.disk import DiskTier
 from cache_core.tiers.disk.index import IndexFailedError

@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cache_core.block_header import BlockHeader, DropReason
+from cache_core.block_header import BlockHeader
+from cache_core.drop_reason import DropReason
 from cache_core.tiers.codec import Codec
 from cache_core.tiers.disk import DiskOptions
 from cache_core.tiers.errors import TierError

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cache_core.block_header import BlockHeader, DropReason
+from cache_core.block_header import BlockHeader
+from cache_core.drop_reason import DropReason
 from cache_core.memory import anonymous_memory
 from cache_core.metrics import RecordingObserver
 from cache_core.tiers.host import NO_ROW, HostTier

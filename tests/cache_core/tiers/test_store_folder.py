@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from cache_core.block_header import DropReason
+from cache_core.drop_reason import DropReason
 from cache_core.tiers.store import StoreTier
 from cache_core.tiers.store_folder import StoreFolder, StoreOptions
 from tests.cache_core.tiers.blocks import (

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cache_core.block_header import DropReason
+from cache_core.drop_reason import DropReason
 from cache_core.tiers.errors import PurgeFailedError, TierError
 from cache_core.tiers.store import StoreTier
 from cache_core.tiers.store_mooncake import MooncakeOptions, StoreMooncake, connected

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cache_core.block_header import DropReason
+from cache_core.drop_reason import DropReason
 from cache_core.tiers.disk import DiskTier
 from cache_core.tiers.host import HostTier
 from cache_core.transfer import TransferEngine

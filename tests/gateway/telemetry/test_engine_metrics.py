@@ -12,7 +12,7 @@ from prometheus_client.core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
-from cache_core.block_header import DropReason
+from cache_core.drop_reason import DropReason
 from cache_core.flat_record import flat_record
 from cache_core.metrics import LookedUp, Moved, Outcome, RecordingObserver
 from cache_core.transfer import Priority

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from llguidance import LLMatcher
-
 from engine_adapters.base import ToolOptions
 from engine_adapters.errors import InvalidRequestError
 
@@ -80,7 +78,9 @@ def _arguments(function: Mapping[str, Any], at: int) -> str:
 
 @lru_cache(maxsize=256)
 def _check(schema: str, param: str) -> None:
-    # Imported late: this module's package needs torch, and reading calls does not.
+    # Imported late: a gateway that only reads calls has neither llguidance nor, for the guard's package, torch.
+    from llguidance import LLMatcher
+
     from engine_adapters.embedded.sampling.schema_guard import check_schema, on_deep_stack
 
     check_schema(schema, param)
