@@ -1,5 +1,6 @@
 """`engines:` in the configuration file."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -64,6 +65,11 @@ class EmbeddedEngine(ConfigModel):
             raise ValueError("store needs host_cache_gib: blocks reach it through main memory")
         return self
 
+    @property
+    def names_key(self) -> str:
+        """The key that says `client_names`."""
+        return "served_model_name"
+
     def client_names(self) -> list[str]:
         """Model names that the file says."""
         return [] if self.served_model_name is None else [self.served_model_name]
@@ -85,6 +91,11 @@ class SGLangProcessEngine(ConfigModel):
     start_s: Annotated[float, Field(gt=0, le=86400)] = 1800.0
     max_requests: Annotated[int, Field(ge=1, le=65536)] = 1024
     max_running: MaxRunning
+
+    @property
+    def names_key(self) -> str:
+        """The key that says `client_names`."""
+        return "served_model_name" if self.served_model_name else "model"
 
     def client_names(self) -> list[str]:
         """Model names that the file says."""
@@ -121,6 +132,11 @@ class RemoteEngine(ReplicatedEngine):
         if action == "reject" and info.data.get("tokenizer", ...) is None:
             raise ValueError("reject needs tokenizer, a folder with the tokenizer.json of the engine's model")
         return action
+
+    @property
+    def names_key(self) -> str:
+        """The key that says `client_names`."""
+        return "models"
 
     def client_names(self) -> list[str]:
         """Model names that the file says."""
@@ -189,3 +205,20 @@ EngineConfig: TypeAlias = Annotated[
     EmbeddedEngine | SGLangProcessEngine | SelfHosted | AnotherKvgate | OpenAICompatible | Anthropic,
     Field(discriminator="kind"),
 ]
+
+
+def check_names(engines: Sequence[EngineConfig]) -> None:
+    """Refuse two engines of one name, and a model that two of them have; raises ValueError."""
+    names: dict[str, str] = {}  # each with the key that says it
+    models: dict[str, str] = {}
+    for place, engine in enumerate(engines):
+        at = f"engines[{place}]"
+        if (key := names.setdefault(engine.name, f"{at}.name")) != f"{at}.name":
+            raise ValueError(f"{at}.name: {engine.name!r} is {key}, too")
+        for model in engine.client_names():
+            if model in models:
+                raise ValueError(
+                    f"{at}.{engine.names_key}: the model {model!r} stands in {models[model]}, too: clients could "
+                    "not say which one they want"
+                )
+            models[model] = f"{at}.{engine.names_key}"

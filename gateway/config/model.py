@@ -13,7 +13,13 @@ from gateway.config.base import ConfigModel
 from gateway.config.capture import CaptureConfig
 from gateway.config.clients import ClientsConfig
 from gateway.config.directory import DirectoryConfig
-from gateway.config.engines import EmbeddedEngine, EngineConfig, RemoteEngine, SGLangProcessEngine
+from gateway.config.engines import (
+    EmbeddedEngine,
+    EngineConfig,
+    RemoteEngine,
+    SGLangProcessEngine,
+    check_names,
+)
 from gateway.config.isolation import check_isolation
 from gateway.config.jwt import JwtConfig
 from gateway.config.ledger import LedgerConfig
@@ -64,14 +70,9 @@ class Config(ConfigModel):
 
     @model_validator(mode="after")
     def _told_apart(self) -> "Config":
-        names = [engine.name for engine in self.engines]
-        models = [name for engine in self.engines for name in engine.client_names()]
-        for what, given in (("engines", names), ("models", models)):
-            twice = sorted({name for name in given if given.count(name) > 1})
-            if twice:
-                raise ValueError(f"two {what} are called {twice[0]!r}")
+        check_names(self.engines)
         if len(self.engines) - len(self.remotes) > 1:
-            raise ValueError("only one engine can be embedded or sglang_process")
+            raise ValueError("engines: only one of them can be embedded or sglang_process")
         check_aliases(self.aliases, {engine.name: engine.client_names() for engine in self.engines})
         return self
 

@@ -335,9 +335,8 @@ class EnginePool:
             member.slow_start.begin()
             self._tell("a replica is well again", member)
         elif now == "open":
-            self._tell(
-                "a replica fails; it gets no requests for a while", member, wait_s=member.breaker.wait_s
-            )
+            wait_s = round(member.breaker.wait_s, 1)
+            self._tell("a replica fails; it gets no requests for a while", member, wait_s=wait_s)
         if member.retired and not member.running and member in self._retired:
             self._let_go(member)
 

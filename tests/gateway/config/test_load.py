@@ -96,11 +96,20 @@ def test_all_kinds_are_read(tmp_path: Path) -> None:
             "canon_policy: no rule is called 'slots'",
         ),
         (f"engines:\n  {ENGINE}\ncanon_rules_version: 99", "canon_rules_version: there are 1"),
-        (f"engines:\n  {ENGINE}\n  {ENGINE}", "two engines are called 'a'"),
+        (f"engines:\n  {ENGINE}\n  {ENGINE}", "engines[1].name: 'a' is engines[0].name, too"),
         (
             "engines:\n  - {name: a, kind: vllm, url: 'http://x', models: [m]}\n"
             "  - {name: b, kind: sglang, url: 'http://y', models: {m: z}}",
-            "two models are called 'm'",
+            "engines[1].models: the model 'm' stands in engines[0].models, too",
+        ),
+        (
+            "engines:\n  - {name: a, kind: vllm, url: 'http://x', models: [m, m]}",
+            "engines[0].models: the model 'm' stands in engines[0].models, too",
+        ),
+        (
+            "engines:\n  - {kind: sglang_process, python: /p, model: /models/m}\n"
+            "  - {name: b, kind: sglang, url: 'http://y', models: [m]}",
+            "engines[1].models: the model 'm' stands in engines[0].model, too",
         ),
         (
             "engines:\n  - {name: a, kind: openai, url: 'http://x', profile: x}",
@@ -131,7 +140,7 @@ def test_all_kinds_are_read(tmp_path: Path) -> None:
         ),
         (
             "engines:\n  - {kind: embedded}\n  - {kind: sglang_process, model: /m, python: /p}",
-            "only one engine can be embedded or sglang_process",
+            "engines: only one of them can be embedded or sglang_process",
         ),
         ("engines: [", "line 1, column "),
         ("a: &x 1\nb: *x", "line 2, column 4: references"),

@@ -36,9 +36,8 @@ def child(notes: str, descriptor: str) -> int:
     note(folder, f"{name} began {os.getpid()}")
     if (folder / f"{name}.fails").exists():
         return 7
-    ended: list[
-        int
-    ] = []  # no threading.Event: its lock may be held by the very thread that the handler runs in
+    # No threading.Event: its lock may be held by the very thread that the handler runs in.
+    ended: list[int] = []
 
     def take(number: int, _: object) -> None:
         note(folder, f"{name} heard {signal.Signals(number).name}")
