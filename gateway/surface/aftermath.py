@@ -6,12 +6,12 @@ where each of them finds the processor's caches full of other things.
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable, Sequence
 
 from gateway.ledger.accounting import row_of
 from gateway.ledger.expectation import Predictor
 from gateway.ledger.sink import NO_LEDGER, LedgerSink
+from gateway.logs import log_all
 from gateway.transport.record import RequestRecord
 
 access = logging.getLogger("kvgate.access")
@@ -19,8 +19,6 @@ access = logging.getLogger("kvgate.access")
 _WAIT_S = 0.005
 _AT_ONCE = 32  # records; more of them would hold up a request that waits
 _PROBES = frozenset({"/health", "/ready", "/metrics"})
-
-Then = Callable[[RequestRecord], None]
 
 
 class Aftermath:
@@ -55,10 +53,9 @@ class Aftermath:
             self._timer.cancel()
             self._timer = None
         records, self._waiting = self._waiting, []
-        steps: tuple[Then, ...] = (self._put_row, _tell)
-        for step in steps:
-            for record in records:
-                step(record)
+        for record in records:
+            self._put_row(record)
+        _tell(records)
         for count in self._counted:
             count(records)
 
@@ -67,23 +64,10 @@ class Aftermath:
             self._ledger.put(row_of(record, self._predictor))
 
 
-def _tell(record: RequestRecord) -> None:
-    """The access line. It is made without a search for the line of code that it comes from."""
+def _tell(records: Sequence[RequestRecord]) -> None:
+    """The access lines."""
     # Probes come every few seconds, day and night: they are not worth a line each.
-    level = logging.DEBUG if record.path in _PROBES else logging.INFO
-    if access.isEnabledFor(level):
-        access.handle(_Line(level, record.fields()))
-
-
-class _Line(logging.LogRecord):
-    """One access line. All but its time is the same in each, and is not worked out again."""
-
-    def __init__(self, level: int, fields: dict[str, object]) -> None:
-        now = time.time()
-        vars(self).update(_SAME[level], created=now, msecs=int(now % 1 * 1000) + 0.0, fields=fields)
-
-
-_SAME = {
-    level: vars(logging.LogRecord(access.name, level, "", 0, "request", None, None))
-    for level in (logging.DEBUG, logging.INFO)
-}
+    for level, probes in ((logging.INFO, False), (logging.DEBUG, True)):
+        if access.isEnabledFor(level):
+            told = [record.fields() for record in records if (record.path in _PROBES) is probes]
+            log_all(access, level, "request", told)

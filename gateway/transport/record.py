@@ -50,19 +50,18 @@ class CanonTold:
 
     def fields(self) -> dict[str, object]:
         """What the access line says, but for what is nothing."""
-        facts: dict[str, object] = {
-            "canon": self.policy,
-            "canon_bypassed": self.bypassed,
-            "canon_edits" if self.applied else "canon_would_edit": ",".join(_counts(self.edits)),
-            "canon_findings": sum(self.findings.values()),
-            "control_tokens": self.control_tokens,
-            "canon_gain_tokens": self.gain_tokens,
-        }
-        return {
-            name: value
-            for name, value in facts.items()
-            if value not in ("", 0, False, None) or name == "canon"
-        }
+        facts: dict[str, object] = {"canon": self.policy}
+        if self.bypassed:
+            facts["canon_bypassed"] = True
+        if self.edits:
+            facts["canon_edits" if self.applied else "canon_would_edit"] = ",".join(_counts(self.edits))
+        if findings := sum(self.findings.values()):
+            facts["canon_findings"] = findings
+        if self.control_tokens:
+            facts["control_tokens"] = self.control_tokens
+        if self.gain_tokens:
+            facts["canon_gain_tokens"] = self.gain_tokens
+        return facts
 
 
 def _counts(counts: Mapping[str, int]) -> list[str]:

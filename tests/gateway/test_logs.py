@@ -1,7 +1,9 @@
 """One access line for every request, and never a word of a prompt or an answer."""
 
 import asyncio
+import io
 import logging
+import re
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -10,7 +12,7 @@ import orjson
 import pytest
 
 from engine_adapters.base import TextDelta
-from gateway.logs import JsonFormatter, LogfmtFormatter
+from gateway.logs import BatchedHandler, JsonFormatter, LineFormatter, LogfmtFormatter, log_all
 from tests.gateway.running_server import Running
 from tests.gateway.scripted_engine import MODEL
 from tests.waiting import wait_until
@@ -138,3 +140,84 @@ def test_many_unknown_names_are_cut_and_known_ones_are_not_told(server: Running,
     wait_until(lambda: len(lines()) == 2, "the lines are written")
     assert lines()[0]["ignored"] == "x0,x1,x2,x3,x4,..."
     assert "ignored" not in lines()[1]
+
+
+LINES = [{"id": "req_1", "status": 200, "stream": True}, {"id": "req_2", "path": 'a b\n"c"', "process": "x"}]
+
+
+def written_to(formatter: LineFormatter) -> tuple[io.StringIO, BatchedHandler]:
+    stream = io.StringIO()
+    return stream, BatchedHandler(stream, formatter, wait_s=60)
+
+
+def untimed(stream: io.StringIO) -> list[str]:
+    return [re.sub(r"\d{4}-[-0-9T:+]+", "TIME", line) for line in stream.getvalue().splitlines()]
+
+
+@pytest.mark.parametrize("form", [LogfmtFormatter, JsonFormatter])
+@pytest.mark.parametrize("process", [None, "worker 1"])
+def test_many_lines_at_once_are_those_that_each_alone_would_be(
+    form: type[LineFormatter], process: str | None
+) -> None:
+    logger, texts = logging.Logger("kvgate.access", logging.INFO), []
+    for at_once in (True, False):
+        stream, handler = written_to(form())
+        handler.lines_of.always = {} if process is None else {"process": process}
+        logger.handlers = [handler]
+        if at_once:
+            log_all(logger, logging.INFO, "request", LINES)
+        else:
+            for fields in LINES:
+                logger.info("request", extra={"fields": fields})
+        log_all(logger, logging.DEBUG, "request", LINES)
+        handler.flush()
+        texts.append(untimed(stream))
+    assert texts[0] == texts[1]
+    assert len(texts[0]) == 2
+    assert process is None or all(process in line for line in texts[0])
+
+
+class Kept(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__()
+        self.fields: list[object] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.fields.append(record.fields)
+
+
+def test_who_else_listens_gets_records_of_many_lines_too() -> None:
+    parent, logger = logging.Logger("kvgate", logging.INFO), logging.Logger("kvgate.access", logging.INFO)
+    (stream, ours), kept = written_to(LogfmtFormatter()), Kept()
+    logger.parent, logger.handlers, parent.handlers = parent, [kept], [ours]
+    log_all(logger, logging.INFO, "request", LINES)
+    ours.flush()
+    assert kept.fields == LINES
+    assert len(stream.getvalue().splitlines()) == 2
+
+
+@pytest.mark.parametrize("of", ["logger", "handler"])
+def test_many_lines_go_through_filters(of: str) -> None:
+    logger = logging.Logger("kvgate.access", logging.INFO)
+    stream, ours = written_to(LogfmtFormatter())
+    logger.handlers = [ours]
+    (logger if of == "logger" else ours).addFilter(lambda record: record.fields["id"] == "req_2")
+    log_all(logger, logging.INFO, "request", LINES)
+    ours.flush()
+    assert [line.split()[3] for line in untimed(stream)] == ["id=req_2"]
+
+
+def test_one_line_that_cannot_be_written_takes_no_other_with_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Unsayable:
+        def __str__(self) -> str:
+            raise ValueError(SECRET)
+
+    monkeypatch.setattr(logging, "raiseExceptions", False)
+    logger = logging.Logger("kvgate.access", logging.INFO)
+    stream, ours = written_to(JsonFormatter())
+    logger.handlers = [ours]
+    log_all(logger, logging.INFO, "request", [LINES[0], {"id": Unsayable()}, LINES[1]])
+    ours.flush()
+    assert [orjson.loads(line)["id"] for line in untimed(stream)] == ["req_1", "req_2"]
