@@ -90,26 +90,26 @@ class Attempts:
         Raises ApiError for what is wrong with the request, and EngineError where no replica answers.
         """
         self._pool.budget.request()
-        opened = await self._first()
+        visit = await self._choose()
+        hedge_s = self._pool.policy.hedge_after_s
+        opened = await (self._tried_at(visit) if hedge_s is None else self._hedged(visit, hedge_s))
         while (why := self._why_elsewhere(opened)) is not None:
-            visit = await self._another()
-            if visit is None:
+            another = await self._another()
+            if another is None:
                 break
             self._pool.retries[why] += 1
-            opened = await self._tried_at(visit)
+            opened = await self._tried_at(another)
         if isinstance(opened, EngineError):
             raise opened
         self._noted(opened)
         return opened
 
-    async def _first(self) -> Opened | EngineError:
-        visit = await self._choose()
-        hedge_s = self._pool.policy.hedge_after_s
-        return await (self._tried_at(visit) if hedge_s is None else self._hedged(visit, hedge_s))
-
     async def _choose(self) -> Visit:
-        with self._record.stages.stage("route"):
+        began = time.perf_counter()
+        try:
             visit = await self._pool.choose(self._given.ask, self._tried, self._only, self._room)
+        finally:
+            self._record.stages.took("route", began)
         visit.raw = self._given.raw
         self._tried |= {visit.remote.replica}
         self._record.routed = visit.decision

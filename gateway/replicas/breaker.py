@@ -65,6 +65,11 @@ class Breaker:
         return self._state
 
     @property
+    def closed(self) -> bool:
+        """Whether every request may go."""
+        return self._state == "closed"
+
+    @property
     def allows(self) -> bool:
         """Whether a request may go now."""
         state = self.state
@@ -77,7 +82,7 @@ class Breaker:
 
     def begin(self) -> Pass:
         """A request goes, allowed or not: where all are open, some has to be asked."""
-        probe = self.state == "half_open"
+        probe = self._state != "closed" and self.state == "half_open"
         self._probes += probe
         return Pass(self._period, probe)
 

@@ -20,6 +20,7 @@ class Member:
         self, remote: Remote, policy: PoolPolicy, clock: Callable[[], float], answered: AnsweredLately
     ) -> None:
         self.remote = remote
+        self.id = remote.replica
         self.blame = Blame(answered)
         self.breaker = Breaker(policy.breaker, clock)
         self.slow_start = SlowStart(policy.slow_start_s, clock)
@@ -34,9 +35,9 @@ class Member:
         self._slow_until: float | None = None  # None: it was not found slow
 
     @property
-    def id(self) -> str:
-        """The replica's."""
-        return self.remote.replica
+    def calm(self) -> bool:
+        """Whether nothing has happened lately that would keep any request from it."""
+        return self._slow_until is None and self.breaker.closed and self.slow_start.over
 
     @property
     def ejected_since(self) -> float | None:

@@ -196,24 +196,24 @@ class EnginePool:
             able = [each for each in self._members if each.id == only and each.remote.ready]
         if not able:
             raise EngineNotReadyError(f"The engine {self.name} has no replica that takes requests now.")
-        visit = await self._visit(ask, {each.id: each for each in able})
+        visit = await self._visit(ask, able)
         if visit is None:
             return await self.choose(ask, tried, only, room)
         if self._running > 1:
             await _with_others(visit)
         return visit
 
-    async def _visit(self, ask: RouteAsk, able: Mapping[str, Member]) -> Visit | None:
+    async def _visit(self, ask: RouteAsk, able: Sequence[Member]) -> Visit | None:
         """None: the replica left the pool while it was chosen."""
-        sole = next(iter(able.values())) if len(able) == 1 else None
+        sole = able[0] if len(able) == 1 else None
         probe = None if sole is None else sole.breaker.begin()  # at once: probes have a bound
         try:
-            decision = await self.router.choose(ask, list(able))
+            decision = await self.router.choose(ask, [each.id for each in able])
         except BaseException:
             if sole is not None and probe is not None:
                 sole.breaker.end(probe, "unknown")
             raise
-        member = able[decision.replica]
+        member = sole or next(each for each in able if each.id == decision.replica)
         given = probe or member.breaker.begin()
         visit = Visit(decision, member, ask.tenant.name, self.router, given, self._visited)
         self.requests += 1

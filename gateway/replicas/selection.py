@@ -14,7 +14,9 @@ def candidates(
     room: int | None = None,
 ) -> list[Member]:
     """Empty: nobody takes it now. `room`: requests that one should run at most; others come first; None: no bound."""
-    able = [each for each in members if each.id not in tried and each.remote.ready and each.has(model)]
+    able = [each for each in members if each.remote.ready and each.has(model) and each.id not in tried]
+    if room is None and all([each.calm for each in members]):
+        return able
     left_alone = ejected(members, max_ejected)
     free = [each for each in able if each not in left_alone] if left_alone else able
     if not tried and (probes := [each for each in free if each.breaker.state == "half_open"]):

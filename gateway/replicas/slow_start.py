@@ -15,6 +15,11 @@ class SlowStart:
         self._credit = 0.0
 
     @property
+    def over(self) -> bool:
+        """Whether it takes everything, as it was found last."""
+        return self._since is None
+
+    @property
     def share(self) -> float:
         """Of requests that it takes now."""
         if self._since is None:

@@ -83,14 +83,14 @@ class PrefixRouter:
     async def choose(self, ask: RouteAsk, candidates: Sequence[str]) -> Decision:
         """One of `candidates`, with what was thought of each."""
         try:
+            if len(candidates) == 1 and self.loads.alone(candidates[0]):
+                return self._only(ask, candidates[0])
             return await self._choose(ask, candidates)
         except Exception as error:  # noqa: BLE001  whatever a body has in it, the request goes on
             self._failed(error)
             return Decision(min(candidates, key=self._last_chosen), "emptiest")
 
     async def _choose(self, ask: RouteAsk, candidates: Sequence[str]) -> Decision:
-        if len(candidates) == 1 and self.loads.alone(candidates[0]):
-            return self._only(ask, candidates[0])
         chain = await chained(ask, self._runs.digests) if ask.prompt else None
         now = self._clock()
         self.events.due(now)

@@ -135,8 +135,11 @@ class GenerationEndpoint:
         threads = self._context.threads
         parsing = partial(parse_object, raw)
         body = parsing() if threads.parses_here(len(raw)) else await threads.parse(len(raw), parsing)
-        with record.stages.stage("route"):
+        began = time.perf_counter()
+        try:
             found = self._found(body, record.tenant)
+        finally:
+            record.stages.took("route", began)
         incoming = Incoming(body, raw, headers, record.tenant, "" if found is None else found.model)
         pool = found.target if found is not None and isinstance(found.target, EnginePool) else None
         if pool is None and self._local is None:

@@ -14,6 +14,7 @@ from uvicorn.protocols.http.httptools_impl import (
 )
 
 _NO_BODY = (204, 304)
+_FRAMING = frozenset((b"content-length", b"transfer-encoding", b"connection"))
 _COPIED = 65_536  # bytes; longer ones are not put behind their head first
 
 
@@ -47,16 +48,17 @@ class GatewayCycle(RequestResponseCycle):
             raise RuntimeError("Invalid HTTP header name.")
         if HEADER_VALUE_RE.search(b"".join([value for _, value in headers])):
             raise RuntimeError("Invalid HTTP header value.")
-        lines, closes = [STATUS_LINE[status]], False
-        for given, value in headers:
-            name = given.lower()
+        told = [(name.lower(), value) for name, value in headers]
+        lines, closes = [STATUS_LINE[status], *[b"%b: %b\r\n" % each for each in told]], False
+        for name, value in told:
+            if name not in _FRAMING:
+                continue
             if name == b"content-length" and self.chunked_encoding is None:
                 self.expected_content_length, self.chunked_encoding = int(value), False
             elif name == b"transfer-encoding" and value.lower() == b"chunked":
                 self.expected_content_length, self.chunked_encoding = 0, True
             elif name == b"connection":
                 closes = closes or b"close" in [token.lower().strip() for token in value.split(b",")]
-            lines.append(b"%b: %b\r\n" % (name, value))
         if closes:
             self.keep_alive = False
         elif not self.keep_alive:

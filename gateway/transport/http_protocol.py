@@ -32,12 +32,13 @@ class GatewayHttpProtocol(HttpToolsProtocol):
     _resuming = False  # the parser is being told of a request whose head was read before
     _lost = False
     _idle_since = 0.0  # of the loop's clock
-    _watching: tuple[Callable[[], None], ...] = ()
+    _watching: dict[Callable[[], None], None]  # in order
     # Runs while a head is waited for and something has come, or nothing ever has.
     _late: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self._watching = {}
         self._wait_for_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -45,7 +46,7 @@ class GatewayHttpProtocol(HttpToolsProtocol):
         self._unset_keepalive_if_required()
         super().connection_lost(exc)
         self._lost = True
-        watching, self._watching = self._watching, ()
+        watching, self._watching = self._watching, {}
         for then in watching:
             then()
 
@@ -113,10 +114,10 @@ class GatewayHttpProtocol(HttpToolsProtocol):
         if self._lost:
             self.loop.call_soon(then)
         else:
-            self._watching += (then,)
+            self._watching[then] = None
 
     def never_mind(self, then: Callable[[], None]) -> None:
-        self._watching = tuple(each for each in self._watching if each != then)
+        self._watching.pop(then, None)
 
     def on_headers_complete(self) -> None:
         if not self._resuming:

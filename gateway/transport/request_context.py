@@ -3,7 +3,7 @@
 import random
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -38,7 +38,7 @@ class RequestContext:
         attach(scope, record)
         header = (b"x-request-id", record.id.encode())
 
-        async def send_with_id(message: Message) -> None:
+        def send_with_id(message: Message) -> Awaitable[None]:
             if message["type"] == "http.response.start":
                 record.status = message["status"]
                 told = [] if record.canon is None else [(b"x-kvgate-canon", record.canon.header())]
@@ -51,7 +51,7 @@ class RequestContext:
                     ours = {name for name, _ in record.told}
                     given = [each for each in given if each[0] not in ours]
                 message = {**message, "headers": [*given, header, *told, *record.told]}
-            await send(message)
+            return send(message)
 
         try:
             await self._app(scope, receive, send_with_id)

@@ -23,7 +23,7 @@ class _Timed:
 
     __slots__ = ("_name", "_stages", "_start")
 
-    def __init__(self, stages: list[Stage], name: StageName) -> None:
+    def __init__(self, stages: "Stages", name: StageName) -> None:
         self._stages = stages
         self._name = name
 
@@ -33,7 +33,7 @@ class _Timed:
     def __exit__(
         self, kind: type[BaseException] | None, raised: BaseException | None, where: TracebackType | None
     ) -> None:
-        self._stages.append(Stage(self._name, self._start, time.perf_counter()))
+        self._stages.took(self._name, self._start)
 
 
 @dataclass(slots=True)
@@ -46,9 +46,13 @@ class Stages:
     last_token: float | None = None
     queued_s: float | None = None  # that it waited in the engine; None: the engine does not say
 
+    def took(self, name: StageName, start: float) -> None:
+        """A stage that began then has ended now: for what every request does, since a block costs more."""
+        self.timed.append(Stage(name, start, time.perf_counter()))
+
     def stage(self, name: StageName) -> _Timed:
         """`with stages.stage("tokenize"):`"""
-        return _Timed(self.timed, name)
+        return _Timed(self, name)
 
     def sending(self) -> None:
         """The request goes to its engine now."""

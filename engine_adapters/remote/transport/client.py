@@ -157,11 +157,10 @@ class EngineClient:
         if not keep or self._closed or not connection.usable:
             connection.close()
             return
-        loop = asyncio.get_running_loop()
-        connection.idle_since = loop.time()
+        connection.idle_since = connection.loop.time()
         self._idle[self._origins[connection]].append(connection)
         if self._sweep is None:
-            self._sweep = loop.call_later(_IDLE_S, self._end_idle)
+            self._sweep = connection.loop.call_later(_IDLE_S, self._end_idle)
 
     def _lost(self, connection: Connection) -> None:
         self._all.discard(connection)

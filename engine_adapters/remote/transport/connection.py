@@ -32,7 +32,7 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self._loop = asyncio.get_running_loop()
+        self.loop = asyncio.get_running_loop()
 
     def data_received(self, data: bytes) -> None:
         if self._exchange is not None:
@@ -70,7 +70,7 @@ class Connection(asyncio.Protocol):
 
     def watch(self, until: float) -> None:
         if self._timer is None:
-            self._timer = self._loop.call_at(until, self._look)
+            self._timer = self.loop.call_at(until, self._look)
 
     def cut(self) -> None:
         self._transport.abort()
@@ -84,7 +84,7 @@ class Connection(asyncio.Protocol):
         self._timer = None
         if self._exchange is None or (until := self._exchange.waits_until) is None:
             return
-        if self._loop.time() < until:
+        if self.loop.time() < until:
             self.watch(until)
         else:
             self._exchange.late()
@@ -96,7 +96,7 @@ class Connection(asyncio.Protocol):
 
         Raises TransportError.
         """
-        exchange = self._exchange = Exchange(self, read_s)
+        exchange = self._exchange = Exchange(self, read_s, self.loop)
         try:
             if len(body) < 65_536:
                 self._transport.write(head + body)

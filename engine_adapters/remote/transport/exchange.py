@@ -45,13 +45,13 @@ class Exchange:
     `read_s` is how long the head may be waited for, and behind it each byte.
     """
 
-    def __init__(self, line: Line, read_s: float) -> None:
+    def __init__(self, line: Line, read_s: float, loop: asyncio.AbstractEventLoop) -> None:
         self.status = 0  # 0: not known yet
         self.headers: dict[str, str] = {}  # names in lower case; repeated ones joined
         self.heard = False  # a byte of the answer has come
         self._line = line
         self._read_s = read_s
-        self._loop = asyncio.get_running_loop()
+        self._loop = loop  # asked for once a connection: finding it takes a call of the system
         self._parser = httptools.HttpResponseParser(self)
         self._head_size = 0
         self._parts: list[bytes] = []

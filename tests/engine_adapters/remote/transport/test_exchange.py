@@ -69,7 +69,7 @@ def test_an_answer_is_the_same_however_it_is_split(form: str, cuts: list[int]) -
     answer, line = FORMS[form], Line()
 
     async def read() -> bytes:
-        exchange = Exchange(line, 5)
+        exchange = Exchange(line, 5, asyncio.get_running_loop())
         at = [0, *sorted(min(cut, len(answer)) for cut in cuts), len(answer)]
         for start, end in itertools.pairwise(at):
             exchange.received(answer[start:end])
@@ -90,7 +90,7 @@ def test_an_answer_that_is_cut_anywhere_is_broken(form: str, end: int) -> None:
     answer, line = FORMS[form], Line()
 
     async def read() -> None:
-        exchange = Exchange(line, 5)
+        exchange = Exchange(line, 5, asyncio.get_running_loop())
         exchange.received(answer[: min(end, len(answer) - 1)])
         exchange.ended()
         await exchange.headed()
@@ -107,7 +107,7 @@ def test_whatever_an_engine_sends_ends_in_an_answer_or_an_error(sent: list[bytes
     line = Line()
 
     async def read() -> None:
-        exchange = Exchange(line, 5)
+        exchange = Exchange(line, 5, asyncio.get_running_loop())
         for part in sent:
             exchange.received(part)
         exchange.ended()
