@@ -15,7 +15,7 @@ def candidates(
 ) -> list[Member]:
     """Empty: nobody takes it now. `room`: requests that one should run at most; others come first; None: no bound."""
     able = [each for each in members if each.remote.ready and each.has(model) and each.id not in tried]
-    if room is None and all([each.calm for each in members]):
+    if room is None and all(each.calm for each in members):
         return able
     left_alone = ejected(members, max_ejected)
     free = [each for each in able if each not in left_alone] if left_alone else able
