@@ -25,7 +25,11 @@ def pin_memory(memory: NDArray[np.uint8]) -> bool:
     except RuntimeError as error:
         _log.warning("%d bytes of host memory are not pinned: %s", memory.nbytes, error)
         return False
-    weakref.finalize(_owner(memory), runtime.cudaHostUnregister, address).atexit = False
+    owner = _owner(memory)
+    # A memoryview lets go of its memory before it tells anybody that it ends, and memory has to be there until it is
+    # unregistered: so that is held on to.
+    held = owner.obj if isinstance(owner, memoryview) else None
+    weakref.finalize(owner, _unregister, runtime, address, held).atexit = False
     return True
 
 
@@ -35,3 +39,7 @@ def _owner(memory: NDArray[np.uint8]) -> Any:
     while isinstance(owner, np.ndarray) and owner.base is not None:
         owner = owner.base
     return owner
+
+
+def _unregister(runtime: Any, address: int, held: Any) -> None:
+    runtime.cudaHostUnregister(address)
