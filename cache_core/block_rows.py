@@ -201,7 +201,12 @@ class BlockRows:
         return torch.empty((blocks, len(words)), dtype=self._word, device=self._device)
 
     def _index(self, blocks: Numbers) -> torch.Tensor:
-        return torch.from_numpy(blocks.astype(np.int64)).to(self._device)
+        index = torch.from_numpy(blocks.astype(np.int64))
+        if self._device.type != "cuda":
+            return index.to(self._device)
+        # From pageable memory it would wait for all that was queued, and no piece would be queued before the last one
+        # has arrived. Pinned memory is not given out again before the copy has read it.
+        return index.pin_memory().to(self._device, non_blocking=True)
 
 
 def _by_block(pool: torch.Tensor, block_size: int, word: torch.dtype) -> torch.Tensor:

@@ -35,8 +35,12 @@ class CopyLane:
         def run_beside(*args: P.args, **kwargs: P.kwargs) -> Pending:
             with torch.cuda.device(self._device), torch.cuda.stream(stream):
                 stream.wait_event(before)
-                copy(*args, **kwargs)
-                return _Recorded(stream.record_event())
+                try:
+                    copy(*args, **kwargs)
+                    return _Recorded(stream.record_event())
+                except BaseException:
+                    stream.synchronize()  # what it queued before it failed still reads and writes until then
+                    raise
 
         return run_beside
 

@@ -11,6 +11,7 @@ import torch
 from cache_core.block_header import BlockHeader
 from cache_core.block_pool import BlockPool, Blocks
 from cache_core.device_tier import DeviceTier, LayerLayout
+from cache_core.pinned_memory import pin_memory
 from cache_core.tiers.host import HostTier
 from cache_core.transfer import LinkConfig, Priority, TransferEngine, TransferRefusedError
 from cache_core.transfer.copy_lane import CopyLane
@@ -26,6 +27,10 @@ LAYOUTS = {
     "unequal": [LayerLayout(2, 16, 16), LayerLayout(1, 8, 24), LayerLayout(4, 8, 8)],
 }
 LANE = CopyLane(CPU)
+DEVICES = [
+    "cpu",
+    pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")),
+]
 
 
 @pytest.fixture
@@ -35,15 +40,15 @@ def engine() -> Iterator[TransferEngine]:
     assert engine.close(PATIENCE)
 
 
-def device_of(layers: list[LayerLayout], fill: bool = True) -> DeviceTier:
-    tier = DeviceTier(layers, BLOCKS, BLOCK, torch.float32, CPU)
+def device_of(layers: list[LayerLayout], fill: bool = True, device: torch.device = CPU) -> DeviceTier:
+    tier = DeviceTier(layers, BLOCKS, BLOCK, torch.float32, device)
     for number, pool in enumerate((*tier.keys, *tier.values)):
         pool.copy_(torch.arange(pool.numel()).view(pool.shape) + 1e6 * number if fill else torch.zeros(()))
     return tier
 
 
 def host_of(device: DeviceTier, blocks: int) -> HostTier:
-    return HostTier(blocks * device.bytes_per_block, device.bytes_per_block, BLOCK)
+    return HostTier(blocks * device.bytes_per_block, device.bytes_per_block, BLOCK, pin_memory=pin_memory)
 
 
 def shuffled(count: int, seed: int) -> Blocks:
@@ -52,7 +57,7 @@ def shuffled(count: int, seed: int) -> Blocks:
 
 def bytes_of(device: DeviceTier, blocks: Blocks) -> bytes:
     return b"".join(
-        view[:, int(block)].contiguous().numpy().tobytes()
+        view[:, int(block)].contiguous().cpu().numpy().tobytes()
         for block in blocks
         for layer in range(len(device.layers))
         for view in device.block_views(layer)
@@ -61,19 +66,22 @@ def bytes_of(device: DeviceTier, blocks: Blocks) -> bytes:
 
 @pytest.mark.parametrize("piece_bytes", [1, 3000, 8 << 20])
 @pytest.mark.parametrize("name", LAYOUTS)
+@pytest.mark.parametrize("kind", DEVICES)
 def test_down_and_up_again_is_bit_by_bit_the_same(
-    name: str, piece_bytes: int, engine: TransferEngine
+    kind: str, name: str, piece_bytes: int, engine: TransferEngine
 ) -> None:
-    device = device_of(LAYOUTS[name])
+    where = torch.device(kind)
+    lane = CopyLane(where)
+    device = device_of(LAYOUTS[name], device=where)
     host, headers = host_of(device, 20), headers_of(0, 11)
     source, target = shuffled(11, 1), shuffled(11, 2)
     let_go: list[bool] = []
-    down = DeviceToHost(device, host, headers, source, LANE, let_go.append, piece_bytes)
+    down = DeviceToHost(device, host, headers, source, lane, let_go.append, piece_bytes)
     assert engine.submit(down, Priority.WRITE_BACK).wait(PATIENCE)
     assert host.contains([header.key for header in headers]).all()
 
-    other = device_of(LAYOUTS[name], fill=False)
-    up = HostToDevice(host, other, headers, target, LANE, let_go.append, piece_bytes)
+    other = device_of(LAYOUTS[name], fill=False, device=where)
+    up = HostToDevice(host, other, headers, target, lane, let_go.append, piece_bytes)
     transfer = engine.submit(up)
     for layer in range(len(device.layers)):
         assert transfer.wait_layer(layer, PATIENCE)
