@@ -137,7 +137,7 @@ class ModelRunner:
         return torch.get_num_threads()
 
     def forward(self, segments: Sequence[Segment]) -> torch.Tensor:
-        """Compute all new tokens in one packed pass and write their KV.
+        """Compute all new tokens in one packed pass and write their KV, on an accelerator some time later.
 
         Returns:
             float32 logits [segments with `sample`, vocab], in the order of the segments.
@@ -147,6 +147,15 @@ class ModelRunner:
         ends = np.cumsum([segment.size for segment in segments]) - 1
         wanted = np.array([segment.sample for segment in segments], dtype=bool)
         return self._run(segments, ends[wanted])
+
+    def synchronize(self) -> None:
+        """Wait until an accelerator has computed what it was given; `forward` returns before that.
+
+        Raises:
+            RuntimeError: it failed, so the KV of what it was given is worth nothing.
+        """
+        if self.device.type == "cuda":
+            torch.cuda.current_stream(self.device).synchronize()
 
     def forward_all(self, segment: Segment) -> torch.Tensor:
         """Like `forward`, for one segment, with the logits of all its tokens: [n, vocab]."""

@@ -116,6 +116,7 @@ class StepLoop:
     def _compute(self, chunks: Many[Chunk]) -> None:
         started = self._clock()
         logits = self._runner.forward([_segment(chunk) for chunk in chunks])
+        self._runner.synchronize()  # before the clock is read, and before anybody may find what was computed
         elapsed = self._clock() - started
         if not any(chunk.behind for chunk in chunks):
             self.scheduler.rate.observe(prefilled_tokens(chunks), elapsed)

@@ -1,5 +1,6 @@
 """What happens in a step to the choices of a request: they count, fail and end together or apart."""
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -101,3 +102,26 @@ def test_a_schema_that_is_too_complex_on_the_way_is_the_requests_fault(
     assert isinstance(answer.error, InvalidRequestError)
     assert answer.error.param == "response_format"
     assert harness.idle()
+
+
+def test_what_an_accelerator_fails_to_compute_later_is_found_by_nobody(harness: Harness) -> None:
+    runner, prompt = harness.runner._runner, random_tokens(40, 1)
+
+    def fail() -> None:
+        del runner.synchronize  # type: ignore[method-assign]
+        raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    runner.synchronize = fail  # type: ignore[method-assign]
+    assert isinstance(harness.ask(prompt).error, EngineFailureError)
+    assert harness.cache.match(prompt) == 0
+    assert harness.ask(prompt).done is not None
+    assert harness.cache.match(prompt) == 32
+    assert harness.idle()
+
+
+def test_the_measured_rate_counts_until_an_accelerator_is_done(harness: Harness) -> None:
+    runner, rate = harness.runner._runner, harness.engine._loop.scheduler.rate
+    before = rate.seconds(1000)
+    runner.synchronize = lambda: time.sleep(0.2)  # type: ignore[method-assign]
+    harness.ask(random_tokens(40, 1), max_tokens=1)
+    assert rate.seconds(1000) > before, "40 tokens took 0.2 s at least"
