@@ -4,11 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cache_core.metrics import Decided, TierName
-
-Seconds = NDArray[np.float64]
+from cache_core.prefill_estimator import Seconds
 
 
 class DecayedLine:
@@ -57,28 +55,6 @@ class DecayedLine:
         self.slope = max(self._y - self._n * self.fixed, 0.0) / self._x
 
 
-class PrefillEstimator:
-    """Seconds to prefill a token, growing with its depth in the prompt, since attention looks at all before it."""
-
-    def __init__(self, token_seconds: float, per_depth: float = 0.0) -> None:
-        self._line = DecayedLine(token_seconds, per_depth)
-
-    def observe(self, start: int, tokens: int, seconds: float) -> None:
-        """Tokens `start` .. `start + tokens` of one prompt were prefilled in that time."""
-        if tokens > 0:
-            self._line.observe(start + (tokens + 1) / 2, seconds / tokens)
-
-    @property
-    def token(self) -> tuple[float, float]:
-        """Seconds of one token without those before it, and more for each of those."""
-        return self._line.fixed, self._line.slope
-
-    def block_seconds(self, start: int, blocks: int, block_size: int) -> Seconds:
-        """Expected seconds for each of these blocks, the first of which begins at token `start`."""
-        middles = start + block_size * np.arange(blocks, dtype=np.float64) + (block_size + 1) / 2
-        return (self._line.fixed + self._line.slope * middles) * block_size
-
-
 class LoadEstimator:
     """Seconds to bring blocks up from each tier: a fixed part a batch, and bytes over bandwidth."""
 
@@ -90,10 +66,14 @@ class LoadEstimator:
         """A batch came up in that time, its wait in the queue left out."""
         self._lines[tier].observe(nbytes, seconds)
 
-    def cost(self, tier: TierName, block_bytes: int, queued: float = 0.0) -> "LoadCost":
-        """What it costs now, `queued` seconds of other transfers being ahead."""
+    def cost(self, tier: TierName, block_bytes: int) -> "LoadCost":
+        """What a batch of blocks of that many bytes costs, if nothing else is on that way."""
         line = self._lines[tier]
-        return LoadCost(setup=line.fixed + queued, block=line.slope * block_bytes)
+        return LoadCost(setup=line.fixed, block=self.bytes_seconds(tier, block_bytes))
+
+    def bytes_seconds(self, tier: TierName, nbytes: int) -> float:
+        """What that many more bytes take on that way."""
+        return self._lines[tier].slope * nbytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,12 @@
 """What bringing blocks up and computing them takes here, as measured."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from threading import Lock
 
 from cache_core.eviction import MeasuredCosts
-from cache_core.load_or_recompute import LoadCost, LoadEstimator, Plan, PrefillEstimator, Seconds, plan
-from cache_core.metrics import CacheObserver, Moved, TierName
+from cache_core.load_or_recompute import LoadCost, LoadEstimator, Plan, plan
+from cache_core.metrics import CacheObserver, Moved, Outcome, TierName
+from cache_core.prefill_estimator import Chunk, PrefillEstimator, Seconds
 
 # Assumed until measured: bytes a second, and seconds a batch.
 _BANDWIDTH: dict[TierName, float] = {"host": 2e9, "disk": 5e8, "store": 2e8}
@@ -15,6 +16,8 @@ _GAIN = (
     0.9  # of the better pure way's time: an overlap that is not expected to take less is not worth its risks
 )
 _UP = (("host", "device"), ("disk", "host"), ("store", "host"))
+_TELLING: tuple[Outcome, ...] = ("done", "expired", "cancelled")
+_NOTHING: Mapping[TierName, int] = {}
 
 
 class Estimates:
@@ -27,14 +30,14 @@ class Estimates:
         self._loads = LoadEstimator(_BANDWIDTH, _SETUP)
         self._prefill = PrefillEstimator(_TOKEN_SECONDS)
 
-    def computed(self, start: int, tokens: int, seconds: float) -> None:
-        """Tokens `start` .. `start + tokens` of one prompt were prefilled in that time."""
+    def computed(self, chunks: Sequence[Chunk], seconds: float) -> None:
+        """One step that prefilled these chunks of prompts took that long."""
         with self._lock:
-            self._prefill.observe(start, tokens, seconds)
+            self._prefill.observe(chunks, seconds)
 
     def moved(self, event: Moved) -> None:
-        """A transfer ended."""
-        if (event.source, event.target) in _UP and event.outcome == "done" and event.seconds is not None:
+        """A transfer ended. One that was cut short tells as much, by what it moved until then."""
+        if (event.source, event.target) in _UP and event.outcome in _TELLING and event.seconds is not None:
             with self._lock:
                 self._loads.observe(event.source, event.moved_bytes, event.seconds)
 
@@ -43,36 +46,55 @@ class Estimates:
         with self._lock:
             return self._prefill.block_seconds(start, blocks, self._block_size)
 
-    def plan(self, sources: Sequence[TierName], start: int, overlap: bool = False) -> Plan:
-        """How blocks from token `start` on that are in `sources` become ready soonest; see `plan`."""
-        costs, recompute = self._costs(set(sources)), self.recompute(start, len(sources))
+    def plan(
+        self,
+        sources: Sequence[TierName],
+        start: int,
+        overlap: bool = False,
+        ahead: Mapping[TierName, int] = _NOTHING,
+    ) -> Plan:
+        """How blocks from token `start` on that are in `sources` become ready soonest; see `plan`.
+
+        `ahead` are bytes of others that come up first from each tier, see `Ways.ahead`.
+        """
+        costs = self._costs(set(sources), self._block_bytes, ahead)
+        recompute = self.recompute(start, len(sources))
         if overlap:
             both = plan(sources, costs, recompute)
             if both.split < both.blocks and both.seconds < _GAIN * both.best_pure:
                 return both
         return plan(sources, costs, recompute, overlap=False)
 
-    def load(self, sources: Sequence[TierName], nbytes: int | None = None) -> float:
+    def load(
+        self,
+        sources: Sequence[TierName],
+        nbytes: int | None = None,
+        ahead: Mapping[TierName, int] = _NOTHING,
+    ) -> float:
         """Expected seconds until a block, or that many bytes, came up from each; nothing for those on the device."""
         below = [tier for tier in sources if tier != "device"]
-        costs = self._costs(set(below), nbytes)
+        costs = self._costs(set(below), nbytes or self._block_bytes, ahead)
         return sum(costs[tier].block for tier in below) + sum(costs[tier].setup for tier in set(below))
 
     def measured(self, tiers: Collection[TierName]) -> MeasuredCosts:
         """For the eviction policy. What a batch costs beside its blocks is left out."""
         with self._lock:
             token_s, attention_s = self._prefill.token
-        reload_s = {tier: cost.block for tier, cost in self._costs(set(tiers)).items()}
+        reload_s = {tier: cost.block for tier, cost in self._costs(set(tiers), self._block_bytes).items()}
         return MeasuredCosts(token_s, attention_s, reload_s)
 
-    def _costs(self, tiers: set[TierName], nbytes: int | None = None) -> dict[TierName, LoadCost]:
-        nbytes = self._block_bytes if nbytes is None else nbytes
+    def _costs(
+        self, tiers: set[TierName], nbytes: int, ahead: Mapping[TierName, int] = _NOTHING
+    ) -> dict[TierName, LoadCost]:
         with self._lock:
+            queued = {tier: self._loads.bytes_seconds(tier, ahead.get(tier, 0)) for tier in {*tiers, "host"}}
             costs = {tier: self._loads.cost(tier, nbytes) for tier in tiers}
             up = self._loads.cost("host", nbytes)
-        # What lies below the host passes through it: both ways are paid.
+        # What lies below the host passes through it: both ways are paid, and both queues get shorter meanwhile.
         return {
-            tier: cost if tier == "host" else LoadCost(cost.setup + up.setup, cost.block + up.block)
+            tier: LoadCost(cost.setup + queued["host"], cost.block)
+            if tier == "host"
+            else LoadCost(cost.setup + up.setup + max(queued[tier], queued["host"]), cost.block + up.block)
             for tier, cost in costs.items()
         }
 

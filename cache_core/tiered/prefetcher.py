@@ -100,7 +100,8 @@ class Prefetcher:
         if not sources or not inquiry.goes_on():
             return Answer(matched)
         began = self._ways.engine.clock.now()
-        decision = self._estimates.plan(sources, matched, inquiry.alone and self._together.overlap)
+        overlap, ahead = inquiry.alone and self._together.overlap, self._ways.ahead(priority)
+        decision = self._estimates.plan(sources, matched, overlap, ahead)
         self._observer.decided(decision.decided(sources))
         front, split = decision.front, decision.split
         if self._layered(sources, decision, inquiry):

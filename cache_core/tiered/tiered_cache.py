@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from cache_core.device_tier import DeviceTier
 from cache_core.identity import CacheIdentity
 from cache_core.metrics import CacheObserver, NullObserver, TierName
+from cache_core.prefill_estimator import Chunk
 from cache_core.prefix_cache import PrefixCache
 from cache_core.state_groups import StateOnDevice
 from cache_core.tiered.asking import Answer, Ask, Asker
@@ -214,9 +215,12 @@ class TieredCache:
             self._demotion.copy(n)
         return freed
 
-    def computed(self, start: int, tokens: int, seconds: float) -> None:
-        """A request prefilled `tokens` tokens from `start` on in that time."""
-        self._estimates.computed(start, tokens, seconds)
+    def computed(self, chunks: Sequence[Chunk], seconds: float) -> None:
+        """One step that prefilled these chunks of prompts, and whatever else, took that long.
+
+        A chunk is (tokens of the prompt before it, its tokens).
+        """
+        self._estimates.computed(chunks, seconds)
         self._computed += 1
         if self._computed % _TELL_EVERY == 1:
             self.cache.measured(self._estimates.measured(self._below()))

@@ -7,7 +7,7 @@ from cache_core.device_tier import DeviceTier
 from cache_core.metrics import TierName
 from cache_core.tiers.base import Tier
 from cache_core.tiers.host import HostTier
-from cache_core.transfer import TransferEngine
+from cache_core.transfer import Priority, TransferEngine
 from cache_core.transfer.copy_lane import CopyLane
 
 
@@ -21,3 +21,8 @@ class Ways:
     engine: TransferEngine
     up: CopyLane
     down: CopyLane
+
+    def ahead(self, priority: Priority) -> dict[TierName, int]:
+        """Bytes on the way up from each tier (from the host to the device) that go before a new transfer's."""
+        waiting = {name: self.engine.queued_bytes(name, "host", priority) for name in self.colder}
+        return {"host": self.engine.queued_bytes("host", "device", priority), **waiting}

@@ -1,6 +1,6 @@
 """Of a hybrid model's prompt: how far every group is whole, over all tiers, and what of that is worth bringing up."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -61,7 +61,8 @@ class WholePrefetcher(Prefetcher):
         if not inquiry.goes_on():
             return Answer(now, covered=covered)
         began = self._ways.engine.clock.now()
-        best, plan = self._best(found, self._boundaries(tokens, scope, found, now, inquiry))
+        boundaries = self._boundaries(tokens, scope, found, now, inquiry)
+        best, plan = self._best(found, boundaries, self._ways.ahead(priority))
         if found.ready < len(found.sources):
             self._observer.decided(plan.decided(found.sources[found.ready :]))
         if best.blocks * self._cache.block_size <= now:
@@ -91,19 +92,21 @@ class WholePrefetcher(Prefetcher):
             boundaries.append(_Boundary(on_device // size + below[0] + 1, below[1]))
         return boundaries
 
-    def _best(self, found: _Found, boundaries: Sequence[_Boundary]) -> tuple[_Boundary, Plan]:
+    def _best(
+        self, found: _Found, boundaries: Sequence[_Boundary], ahead: Mapping[TierName, int]
+    ) -> tuple[_Boundary, Plan]:
         """From where the prompt is there soonest: KV and state come up to there, the rest is recomputed.
 
         Where two take the same time, the deeper one, as it leaves the processor to others.
         """
-        seconds = [self._seconds(found.sources, at) for at in boundaries]
+        seconds = [self._seconds(found.sources, at, ahead) for at in boundaries]
         choice = min(reversed(range(len(boundaries))), key=seconds.__getitem__)
         below = len(found.sources) - found.ready
         loaded = max(boundaries[choice].blocks - found.ready, 0)
         return boundaries[choice], Plan(loaded, below, below, seconds[choice], seconds[-1], seconds[0])
 
-    def _seconds(self, sources: Sequence[TierName], at: _Boundary) -> float:
-        load = self._estimates.load(sources[: at.blocks])
+    def _seconds(self, sources: Sequence[TierName], at: _Boundary, ahead: Mapping[TierName, int]) -> float:
+        load = self._estimates.load(sources[: at.blocks], ahead=ahead)
         state = self._estimates.load([at.state_in], self._states.row_bytes)
         rest = self._estimates.recompute(at.blocks * self._cache.block_size, len(sources) - at.blocks)
         return load + state + float(rest.sum())

@@ -35,6 +35,10 @@ class Job(ABC):
     def piece_done(self, index: int) -> None:  # noqa: B027  most jobs need nothing here
         """The bytes of that piece are there. Called on a link's thread, in order."""
 
+    def moved(self, index: int) -> int:
+        """Bytes of that piece that really moved; asked after `piece_done`, in order."""
+        return self.pieces[index].nbytes
+
     @abstractmethod
     def finish(self, done: bool) -> None:
         """Publish what arrived and let go of source and destination; nothing touches them any more.

@@ -150,15 +150,15 @@ class Link:
     # The threads.
 
     def _work(self) -> None:
-        at_work: deque[tuple[Transfer, Piece, Pending]] = deque()
+        at_work: deque[tuple[Transfer, Pending]] = deque()
         while True:
             step = self._next(wait=not at_work)
             if step is None and not at_work:
                 return
             if step is not None:
                 pending = self._begin(step)
-                if pending is not None and step.piece is not None:
-                    at_work.append((step.transfer, step.piece, pending))
+                if pending is not None:
+                    at_work.append((step.transfer, pending))
             if at_work and (step is None or len(at_work) >= self._config.depth):
                 self._await(*at_work.popleft())
 
@@ -204,31 +204,31 @@ class Link:
         try:
             pending = step.piece.run()
         except Exception as error:  # noqa: BLE001  one bad transfer must not stop the link
-            self._complete(transfer, 0, error)
+            self._complete(transfer, error)
             return None
         if pending is None:
-            self._complete(transfer, step.piece.nbytes, None)
+            self._complete(transfer)
             return None
         if self._config.workers == 1:  # with more, another one's piece might arrive first
             with self._lock:
                 self._go_on(transfer)
         return pending
 
-    def _await(self, transfer: Transfer, piece: Piece, pending: Pending) -> None:
+    def _await(self, transfer: Transfer, pending: Pending) -> None:
         try:
             pending.wait()
         except Exception as error:  # noqa: BLE001  as above
-            self._complete(transfer, 0, error)
+            self._complete(transfer, error)
         else:
-            self._complete(transfer, piece.nbytes, None)
+            self._complete(transfer)
 
-    def _complete(self, transfer: Transfer, nbytes: int, error: Exception | None) -> None:
+    def _complete(self, transfer: Transfer, error: Exception | None = None) -> None:
         """A piece is over."""
+        nbytes, index = 0, transfer.completed  # only this thread changes it while a piece is out
         if error is None:
             try:
-                transfer.job.piece_done(
-                    transfer.completed
-                )  # only this thread changes it while a piece is out
+                transfer.job.piece_done(index)
+                nbytes = transfer.job.moved(index)
             except Exception as failure:  # noqa: BLE001  as above
                 error = failure
         with self._lock:

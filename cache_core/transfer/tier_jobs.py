@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from typing import TypeAlias
 
 import numpy as np
 
@@ -12,6 +13,8 @@ from cache_core.tiers.host import NO_ROW, HostTier
 from cache_core.transfer.job import Job, Piece
 
 PIECE_BLOCKS = 64
+
+Places: TypeAlias = "np.ndarray[tuple[int], np.dtype[np.intp]]"  # in the headers of a job
 
 
 class TierToHost(Job):
@@ -36,12 +39,16 @@ class TierToHost(Job):
         self._reservation = host.reserve(headers, only_copies=True)
         self.served = np.zeros(len(headers), dtype=np.bool_)  # which arrived
         places = np.flatnonzero(self._reservation.rows != NO_ROW)
-        self.pieces = _in_batches(places, piece_blocks, host.block_bytes, self._fetch)
+        self._batches = _batches(places, piece_blocks)
+        self.pieces = _pieces(self._batches, host.block_bytes, self._fetch)
+
+    def moved(self, index: int) -> int:
+        return int(self.served[self._batches[index]].sum()) * self._host.block_bytes
 
     def finish(self, done: bool) -> None:
         self._host.publish(self._reservation, self.served)
 
-    def _fetch(self, places: "np.ndarray[tuple[int], np.dtype[np.intp]]") -> None:
+    def _fetch(self, places: Places) -> None:
         headers = [self._reservation.headers[place] for place in places]
         rows = [memoryview(self._host.rows[row]) for row in self._reservation.rows[places]]
         self.served[places] = self._tier.get(headers, rows, self._timeout)
@@ -77,23 +84,25 @@ class HostToTier(Job):
         self._rows = host.pin(headers, use=False)
         self.stored = np.zeros(len(headers), dtype=np.bool_)  # which are in the colder tier now
         places = np.flatnonzero(self._rows != NO_ROW)
-        self.pieces = _in_batches(places, piece_blocks, host.block_bytes, self._store)
+        self._batches = _batches(places, piece_blocks)
+        self.pieces = _pieces(self._batches, host.block_bytes, self._store)
+
+    def moved(self, index: int) -> int:
+        return int(self.stored[self._batches[index]].sum()) * self._host.block_bytes
 
     def finish(self, done: bool) -> None:
         self._host.unpin(self._rows)
 
-    def _store(self, places: "np.ndarray[tuple[int], np.dtype[np.intp]]") -> None:
+    def _store(self, places: Places) -> None:
         rows = [memoryview(self._host.rows[row]) for row in self._rows[places]]
         with self._allowed() as allowed:
             if allowed:
                 self.stored[places] = self._tier.put([self._headers[place] for place in places], rows)
 
 
-def _in_batches(
-    places: "np.ndarray[tuple[int], np.dtype[np.intp]]",
-    size: int,
-    block_bytes: int,
-    move: Callable[["np.ndarray[tuple[int], np.dtype[np.intp]]"], None],
-) -> list[Piece]:
-    batches = [places[start : start + size] for start in range(0, len(places), size)]
+def _batches(places: Places, size: int) -> list[Places]:
+    return [places[start : start + size] for start in range(0, len(places), size)]
+
+
+def _pieces(batches: Sequence[Places], block_bytes: int, move: Callable[[Places], None]) -> list[Piece]:
     return [Piece(len(batch) * block_bytes, lambda batch=batch: move(batch)) for batch in batches]  # type: ignore[misc]

@@ -69,10 +69,10 @@ class Tiering(Below):
             self._tiers.ended(sequence.known[: sequence.computed], sequence.request.scope)
 
     def computed(self, chunks: Many[Chunk], seconds: float) -> None:
-        """A step took that long; a step of one prefill alone tells what prefill costs at its depth."""
-        if len(chunks) == 1 and chunks[0].tokens > 1 and chunks[0].behind is None:
-            start = chunks[0].sequence.computed
-            self._tiers.computed(start, chunks[0].tokens, seconds)
+        """A step took that long, and tells what prefill costs at its depth; not one that waited for bytes."""
+        prefilled = [(chunk.past, chunk.tokens) for chunk in chunks if chunk.tokens > 1]
+        if prefilled and all(chunk.behind is None for chunk in chunks):
+            self._tiers.computed(prefilled, seconds)
 
     def _waits(self, sequence: Sequence) -> bool:
         ask = sequence.ask

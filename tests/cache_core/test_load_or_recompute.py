@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cache_core.load_or_recompute import DecayedLine, LoadCost, LoadEstimator, Plan, PrefillEstimator, plan
+from cache_core.load_or_recompute import DecayedLine, LoadCost, LoadEstimator, Plan, plan
 from cache_core.metrics import TierName
+from cache_core.prefill_estimator import PrefillEstimator
 
 TIERS: tuple[TierName, ...] = ("host", "disk", "store")
 COSTS = st.builds(LoadCost, setup=st.floats(0, 5), block=st.floats(0, 5))
@@ -136,12 +137,4 @@ def test_newer_measurements_count_more() -> None:
     for seconds in [1e-3] * 50 + [4e-3] * 50:
         loads.observe("disk", 1_000_000, seconds)
     assert loads.cost("disk", 1_000_000).block == pytest.approx(4e-3, rel=0.1)
-    assert loads.cost("disk", 1_000_000, queued=2.0).setup == pytest.approx(2.0, abs=1e-3)
-
-
-def test_prefill_is_learned_by_depth() -> None:
-    estimator = PrefillEstimator(1.0)
-    for start in (0, 1000, 8000, 30_000) * 10:
-        estimator.observe(start, 512, 512 * (1e-3 + 1e-7 * (start + 256.5)))
-    assert estimator.block_seconds(0, 1, 16)[0] == pytest.approx(16e-3, rel=0.01)
-    assert estimator.block_seconds(20_000, 2, 16)[1] == pytest.approx(16 * (1e-3 + 1e-7 * 20_024.5), rel=0.01)
+    assert loads.bytes_seconds("disk", 3_000_000) == pytest.approx(12e-3, rel=0.1)

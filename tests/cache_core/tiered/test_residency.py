@@ -120,7 +120,7 @@ def test_a_policy_of_costs_lets_go_first_of_what_the_host_gives_back_soon(tmp_pa
         it.tiers.flush(["host", "disk"])
         warm_and_known(it, second)  # only that one lies below now, though it was used more often
         for _ in range(17):
-            it.tiers.computed(0, 1000, 3600.0)  # prefill is dear
+            it.tiers.computed([(0, 1000)], 3600.0)  # prefill is dear
         assert it.tiers.demote(5) == 5
         assert it.cache.match(np.array(second, dtype=np.int32)) == 0
         assert it.cache.match(np.array(first, dtype=np.int32)) == 5 * BLOCK

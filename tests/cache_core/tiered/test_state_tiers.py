@@ -90,7 +90,7 @@ def test_where_recomputing_is_sooner_neither_comes_up(tmp_path: Path) -> None:
         warmed(world, PROMPT)
     with hybrid_world(tmp_path, blocks=32) as again:
         for _ in range(200):
-            again.it.tiers.computed(0, 1000, 1e-9)
+            again.it.tiers.computed([(0, 1000)], 1e-9)
         again.fetch(PROMPT)
         assert again.run(PROMPT) == 0
 

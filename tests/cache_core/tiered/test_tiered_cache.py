@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from threading import Event
 
 import numpy as np
 import pytest
@@ -10,6 +11,8 @@ from cache_core.tiered import TieringOptions, WritePolicy
 from cache_core.transfer import LinkConfig
 from tests.cache_core.manual_clock import ManualClock
 from tests.cache_core.tiered.world import BLOCK, PATIENT, World, until, world
+from tests.cache_core.transfer.jobs import FakeJob
+from tests.waiting import PATIENCE_S
 
 PROMPT = list(range(100, 100 + 5 * BLOCK + 1))
 
@@ -190,8 +193,22 @@ def test_where_recomputing_is_sooner_nothing_is_loaded() -> None:
         warm(it)
         it.cache.flush()
         for _ in range(200):
-            it.tiers.computed(0, 1000, 1e-9)
+            it.tiers.computed([(0, 1000)], 1e-9)
         assert not it.fetch(PROMPT)
+
+
+def test_behind_a_long_queue_recomputing_is_sooner() -> None:
+    with world() as it:
+        warm(it)
+        it.cache.flush()
+        gate = Event()
+        others = [FakeJob(pieces=2, nbytes=1 << 40, gate=gate) for _ in range(2)]  # minutes
+        transfers = [it.tiers._engine.submit(job) for job in others]
+        ids = np.array(PROMPT, dtype=np.int32)
+        assert it.tiers.prefetch(ids) is None
+        gate.set()
+        assert all(transfer.wait(PATIENCE_S) for transfer in transfers)
+        assert it.fetch(PROMPT)
 
 
 def test_a_prefix_that_is_partly_gone_below_comes_up_as_far_as_it_is_whole() -> None:

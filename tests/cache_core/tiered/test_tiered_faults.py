@@ -83,7 +83,7 @@ def test_nobody_waits_much_longer_than_recomputing_takes(tmp_path: Path) -> None
     options = TieringOptions(reserve_blocks=0, fetch_deadline=3600.0, patience=0.05)
     with world(tmp_path, files=files, options=options, clock=clock) as it:
         for _ in range(200):
-            it.tiers.computed(0, 1000, 10.0)
+            it.tiers.computed([(0, 1000)], 10.0)
         files.hang_reads = True
         assert it.tiers.prefetch(IDS) is not None
         assert files.hanging.wait(PATIENCE_S)

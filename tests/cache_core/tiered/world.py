@@ -199,7 +199,7 @@ def world(
         clock=clock,
         states=states,
     )
-    tiers.computed(0, 1000, 3600.0)  # prefill is dear, so that whatever is found is worth loading
+    tiers.computed([(0, 1000)], 3600.0)  # prefill is dear, so that whatever is found is worth loading
     try:
         yield World(cache, pool, device, tiers, weights)
     finally:

@@ -61,7 +61,9 @@ def test_what_the_disk_does_not_have_is_not_in_the_host_afterwards(
     put(disk, there)
     wanted = [*there, *headers_of(500, 2)]
     fetch = TierToHost(disk, "disk", host, wanted)
-    assert engine.submit(fetch).wait(PATIENCE)
+    transfer = engine.submit(fetch)
+    assert transfer.wait(PATIENCE)
+    assert transfer.moved_bytes == 3 * SIZE
     assert fetch.served.tolist() == [True] * 3 + [False] * 2
     assert host.contains([header.key for header in wanted]).tolist() == fetch.served.tolist()
     host.check_integrity()
@@ -74,9 +76,11 @@ def test_a_disk_that_fails_gives_nothing_and_leaves_the_host_whole(
     put(disk, headers)
     files.fail("read")
     fetch = TierToHost(disk, "disk", host, headers)
-    engine.submit(fetch).wait(PATIENCE)
+    transfer = engine.submit(fetch)
+    transfer.wait(PATIENCE)
     assert not fetch.served.any()
     assert served(host, headers) == 0
+    assert transfer.moved_bytes == 0, "what did not come is not measured as if it had, in no time"
     assert DropReason.IO_ERROR in disk.stats().drops
     assert put(host, headers_of(700, 4)) == 4, "the rows that were meant for them are free"
 
@@ -105,3 +109,18 @@ def test_two_fetches_of_one_block_fill_it_once(disk: DiskTier, engine: TransferE
     assert engine.submit(first).wait(PATIENCE)
     assert served(host, headers) == 4
     assert np.array_equal(first.served, np.ones(4, dtype=np.bool_))
+
+
+def test_what_a_disk_refused_is_not_counted_as_moved(
+    engine: TransferEngine, disk: DiskTier, files: FaultyFiles
+) -> None:
+    headers, host = headers_of(0, 4), host_of(4)
+    put(host, headers)
+    files.fail("write")
+    transfer = engine.submit(HostToTier(host, disk, "disk", headers))
+    assert transfer.wait(PATIENCE)
+    assert transfer.moved_bytes == 0
+    files.heal()
+    transfer = engine.submit(HostToTier(host, disk, "disk", headers))
+    assert transfer.wait(PATIENCE)
+    assert transfer.moved_bytes == 4 * SIZE

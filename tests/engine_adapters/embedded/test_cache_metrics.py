@@ -93,7 +93,7 @@ def test_what_lies_below_counts_as_matched_though_it_is_recomputed(config: Embed
         adapter.cache.flush()
         assert adapter.tiers is not None
         for _ in range(1000):  # prefill costs nothing: nothing is worth loading
-            adapter.tiers.computed(0, 1000, 0.0)
+            adapter.tiers.computed([(0, 1000)], 0.0)
         before = counters(adapter)
         _, usage = ask(adapter, PROMPTS[0])
         after = counters(adapter)

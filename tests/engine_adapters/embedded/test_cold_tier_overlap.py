@@ -1,7 +1,7 @@
 """Parts of a prefix come up while others are computed: answers stay the same, and what was loaded is not computed."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from threading import Event
 from typing import Any
@@ -28,7 +28,7 @@ BLOCKS = 12  # whole ones in the prompt
 def decides(adapter: EmbeddedAdapter, split: int) -> None:
     """Blocks from `split` on are loaded while those before them are computed."""
 
-    def plan(sources: list[str], start: int, overlap: bool = False) -> Plan:
+    def plan(sources: list[str], start: int, overlap: bool, ahead: Mapping[str, int]) -> Plan:
         n = len(sources)
         return Plan(0, min(split, n), n, 1.0, 2.0, 3.0) if overlap else Plan(n, n, n, 1.0, 1.0, 3.0)
 

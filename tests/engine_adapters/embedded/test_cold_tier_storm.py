@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
@@ -72,7 +72,7 @@ def loads_while_it_computes(adapter: EmbeddedAdapter, chance: random.Random) -> 
     assert adapter.tiers is not None
     ask = adapter.tiers.ask
 
-    def plan(sources: list[str], start: int, overlap: bool = False) -> Plan:
+    def plan(sources: list[str], start: int, overlap: bool, ahead: Mapping[str, int]) -> Plan:
         n = len(sources)
         front, split = sorted(chance.choices(range(n + 1), k=2))
         if chance.random() < 0.3:

@@ -45,7 +45,7 @@ def running(config: EmbeddedConfig) -> Iterator[EmbeddedAdapter]:
         never_late = partial(TieringOptions, fetch_deadline=3600.0, patience=3600.0)
     with patch.object(cold_tiers, "TieringOptions", never_late):
         adapter = EmbeddedAdapter.load(config, lambda _: None)
-    adapter.tiers and adapter.tiers.computed(0, 1000, 3600.0)  # loading always pays
+    adapter.tiers and adapter.tiers.computed([(0, 1000)], 3600.0)  # loading always pays
     try:
         yield adapter
     finally:
