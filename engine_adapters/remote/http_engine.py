@@ -42,6 +42,7 @@ from engine_adapters.remote.transport import (
     TooSlowError,
     TransportError,
 )
+from engine_adapters.reuse.model_names import ModelNames
 from engine_adapters.reuse.profiles import PROFILES, Profile
 from engine_adapters.reuse.reading import UsageRead
 from engine_adapters.reuse.watcher import StreamWatcher, WholeWatcher
@@ -173,6 +174,10 @@ class HttpEngine(RelayEngine):
     def rewrites(self, request: RelayRequest, given: Rewrites) -> Rewrites:
         """`given`, and what keeps from the client what was asked for upstream only."""
         return _hiding(request, given)
+
+    def names(self, request: RelayRequest) -> Mapping[str, str]:
+        """What the engine calls models in its answers, each with the name that this client knows."""
+        return request.names
 
     def relay(self, request: RelayRequest, rewrites: Rewrites | None = None) -> "_Relay":
         return _Relay(self, request, self.rewrites(request, rewrites or _AS_IT_CAME))
@@ -313,7 +318,9 @@ class _Relay(AbstractAsyncContextManager[RelayedAnswer]):
             engine.url(request), body, engine.upstream_headers(request), method
         )
         profile = engine.profile_of(request.route)
-        return _HttpAnswer(engine.name, self._exchange, profile, prompts_in(request), self._rewrites)
+        others = {own: shown for own, shown in engine.names(request).items() if own and own != shown}
+        names = ModelNames(others) if others else None
+        return _HttpAnswer(engine.name, self._exchange, profile, prompts_in(request), self._rewrites, names)
 
     async def __aexit__(self, *_: object) -> None:
         self._exchange.close()
@@ -323,7 +330,13 @@ class _HttpAnswer(RelayedAnswer):
     """One answer over HTTP."""
 
     def __init__(
-        self, engine: str, exchange: Exchange, profile: Profile, prompts: int, rewrites: Rewrites
+        self,
+        engine: str,
+        exchange: Exchange,
+        profile: Profile,
+        prompts: int,
+        rewrites: Rewrites,
+        names: ModelNames | None,
     ) -> None:
         self._engine = engine
         self._exchange = exchange
@@ -334,10 +347,12 @@ class _HttpAnswer(RelayedAnswer):
         self._translate = rewrites.whole if self.status < 400 else None
         self._stream: StreamWatcher | None = None
         if "event-stream" in self.content_type and self.status < 400:
-            self._stream = StreamWatcher(profile, prompts, rewrites.usage, rewrite_error=rewrites.error)
+            self._stream = StreamWatcher(
+                profile, prompts, rewrites.usage, rewrite_error=rewrites.error, names=names
+            )
             self.account = self._stream.account
         else:
-            self._whole = WholeWatcher(profile, prompts)
+            self._whole = WholeWatcher(profile, prompts, names=names)
             self.account = self._whole.account
 
     async def chunks(self) -> AsyncIterator[bytes]:

@@ -1,5 +1,6 @@
 """llama.cpp's own server."""
 
+import re
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar
@@ -19,6 +20,7 @@ from engine_adapters.reuse.profiles import PROFILES
 _METRICS = "--metrics (its own counters, to reconcile requests with)"
 _SLOTS = "--slots (which slots there are, to empty the cache)"
 _ERASE = "--slot-save-path DIR, without which it erases none"
+_FILE = re.compile(r".*[/\\]([^/\\]+)\.gguf", re.DOTALL)
 _UNSUPPORTED = 501  # what this server answers for an endpoint that it was not started with
 
 
@@ -26,7 +28,8 @@ class LlamaCppEngine(HttpEngine):
     """Reports what it reused in every answer, token by token: usage where it is new enough, `timings` else.
 
     Each slot keeps one sequence, and a request takes the slot that shares most with it, so its cache is as large as
-    it has slots. `models` may name what is served; a server that was given no alias calls its model by its file's path.
+    it has slots. `models` may name what is served; a server that was given no alias calls its model by its file's path,
+    which clients need not know: for them it has the file's name.
     """
 
     paths: ClassVar[Mapping[Route, str]] = {**MODEL_PATHS, **MESSAGE_PATHS, **RERANK_PATHS, **TOKEN_PATHS}
@@ -36,6 +39,7 @@ class LlamaCppEngine(HttpEngine):
     ) -> None:
         super().__init__(name, base_url, PROFILES["llama_cpp"], models, options)
         self._context: int | None = None  # tokens; None: not known
+        self._calls_itself: tuple[str, ...] = ()  # in its answers, whatever it was asked for
 
     def upstream_values(self, request: RelayRequest) -> dict[str, bytes]:
         values = super().upstream_values(request)
@@ -47,6 +51,10 @@ class LlamaCppEngine(HttpEngine):
             return given._replace(whole=partial(tokens_answered, context=self._context))
         return given._replace(whole=text_answered) if request.route == "detokenize" else given
 
+    def names(self, request: RelayRequest) -> Mapping[str, str]:
+        asked = request.names.get(request.model, request.model)
+        return {**request.names, **dict.fromkeys(self._calls_itself, asked)} if asked else request.names
+
     async def detect(self) -> RemoteCapabilities:
         props = await self.ask("GET", f"{self.server}/props")
         slots = bool(props.get("endpoint_slots"))
@@ -54,8 +62,10 @@ class LlamaCppEngine(HttpEngine):
         settings = props.get("default_generation_settings")
         context = settings.get("n_ctx") if isinstance(settings, dict) else None
         self._context = context if isinstance(context, int) else None
+        own = await self._served_models()
+        self._calls_itself = own if len(own) == 1 else ()  # one that has several says which one it was
         return RemoteCapabilities(
-            models=self.models or await self._served_models(),
+            models=self.models or (own if len(own) > 1 else tuple(map(_shown, own))),
             reports_reuse=True,
             missing=((_METRICS,) if not metrics else ()) + ((_SLOTS,) if not slots else ()),
             block_size=1,
@@ -103,6 +113,12 @@ class LlamaCppEngine(HttpEngine):
                 f"The engine {self.name} answered {answer.status_code} when slot {slot} was to be erased: "
                 f"{_message(answer.content)}"
             )
+
+
+def _shown(own: str) -> str:
+    """What clients call a model that has the name of a file; the server, which has no other one, takes any name."""
+    found = _FILE.fullmatch(own)
+    return own if found is None else found[1]
 
 
 def _text(value: object) -> str | None:

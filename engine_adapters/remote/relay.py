@@ -48,6 +48,8 @@ class RelayRequest(NamedTuple):
     parsed: Mapping[str, Any] | None = None  # `body`, where whoever asks has it at hand
     target: str = ""  # the id of a response, of routes to one that the engine keeps
     query: str = ""  # of the URL, without its question mark; of the same routes
+    # The engine's own names of models -> what this client calls them, which is what its answer says.
+    names: Mapping[str, str] = MappingProxyType({})
 
     def fields(self) -> Mapping[str, Any]:
         """The body's top-level fields; parses it where nobody did."""

@@ -8,6 +8,7 @@ import orjson
 
 from engine_adapters.remote.json_patch import patched
 from engine_adapters.remote.relay import Account, Rewrite, RewriteError
+from engine_adapters.reuse.model_names import ModelNames
 from engine_adapters.reuse.profiles import Profile, read_usage
 from engine_adapters.reuse.reading import NOTHING, UsageRead, part
 from engine_adapters.reuse.sse import EventSplitter, event_data
@@ -22,15 +23,20 @@ _DELTAS = (
 
 
 class AnswerWatcher:
-    """What every kind of answer says, into an Account."""
+    """What every kind of answer says, into an Account. `names` of models are changed; None: they stay."""
 
     def __init__(
-        self, profile: Profile, prompts: int = 1, clock: Callable[[], float] = time.monotonic
+        self,
+        profile: Profile,
+        prompts: int = 1,
+        clock: Callable[[], float] = time.monotonic,
+        names: ModelNames | None = None,
     ) -> None:
         self.account = Account(NOTHING)
         self._profile = profile
         self._prompts = prompts
         self._clock = clock
+        self._names = names
 
     def _take_usage(self, payload: Mapping[str, Any]) -> UsageRead:
         read = read_usage(self._profile, payload, self._prompts)
@@ -80,17 +86,20 @@ class WholeWatcher(AnswerWatcher):
         self._take_finish(payload)
         self._take_id(payload)
         read = self._take_usage(payload)
-        if rewrite is None or not isinstance(payload.get("usage"), dict):
-            return body
-        changed = rewrite(payload, read)
-        return body if changed is None or changed is payload else _written(body, payload, changed)
+        named = payload if self._names is None else self._names.payload(payload)
+        changed: Mapping[str, Any] | None = named
+        if rewrite is not None and isinstance(payload.get("usage"), dict):
+            changed = rewrite(named, read)
+        if changed is None:
+            changed = named
+        return body if changed is payload else _written(body, payload, changed)
 
 
 class StreamWatcher(AnswerWatcher):
     """A stream of server-sent events.
 
-    Without `rewrite` and `rewrite_error` chunks pass as they are and at once, and a copy is read. With one of them
-    whole events pass, each as soon as it is whole; only those with usage, or an error, in them are built anew.
+    Without `rewrite`, `rewrite_error` and `names` chunks pass as they are and at once, and a copy is read. With one of
+    them whole events pass, each as soon as it is whole; only those with usage, an error or a name in them are changed.
     """
 
     def __init__(
@@ -100,12 +109,13 @@ class StreamWatcher(AnswerWatcher):
         rewrite: Rewrite | None = None,
         clock: Callable[[], float] = time.monotonic,
         rewrite_error: RewriteError | None = None,
+        names: ModelNames | None = None,
     ) -> None:
-        super().__init__(profile, prompts, clock)
+        super().__init__(profile, prompts, clock, names)
         self._splitter = EventSplitter()
         self._rewrite = rewrite
         self._rewrite_error = rewrite_error
-        self._as_came = rewrite is None and rewrite_error is None
+        self._as_came = rewrite is None and rewrite_error is None and names is None
         self._begun: dict[str, Any] = {}  # usage of an event at the start, which later ones add to
         self._details: Mapping[str, Any] = {}  # SGLang's, which come in an event of their own before usage
 
@@ -138,12 +148,21 @@ class StreamWatcher(AnswerWatcher):
             self.account.ended = True
             return event
         if not self._worth_reading(data):
-            return event
+            return event if self._names is None else self._names.chunk(event)
         try:
             payload = orjson.loads(data)
         except orjson.JSONDecodeError:
             return event
-        return self._payload(event, data, payload) if isinstance(payload, dict) else event
+        if not isinstance(payload, dict):
+            return event
+        if self._names is not None and (named := self._names.payload(payload)) is not payload:
+            event = (
+                _built(event, _written(data, payload, named))
+                if "type" in payload
+                else self._names.chunk(event)
+            )
+            data, payload = event_data(event), named
+        return self._payload(event, data, payload)
 
     def _worth_reading(self, data: bytes) -> bool:
         """Until the first content every event is; later only those that may say what is counted."""

@@ -9,6 +9,7 @@ from engine_adapters.base import Health
 from engine_adapters.errors import EngineError
 from engine_adapters.remote.relay import RelayEngine, RemoteCapabilities
 from gateway.relay.control_tokens import ControlTokenCheck
+from gateway.tenants.tenant import Tenant
 
 log = logging.getLogger("kvgate.gateway")
 
@@ -70,6 +71,11 @@ class Remote:
             self._named = self.able.models
             self._same = {name: name for name in self._named}
         return self._same
+
+    def shown(self, tenant: Tenant) -> Mapping[str, str]:
+        """The engine's own names of its models, each with what `tenant` may ask for, where there is such a name."""
+        every = {own: name for name, own in self.models.items()}
+        return every | {own: name for name, own in self.models.items() if tenant.may_use(name)}
 
     @property
     def context_length(self) -> int | None:

@@ -147,6 +147,7 @@ async def outgoing(
         tenant=incoming.tenant.name,
         headers=_headers(incoming, route, record, engine_id),
         parsed=body,
+        names=_names(remote, incoming),
     )
     record.choices = _choices(body) * prompts_in(request)
     rewrites = Rewrites(usage_rewrite(facts), error_event(route))
@@ -218,6 +219,14 @@ async def _look_for_control_tokens(
     found = await context.threads.canonicalize(size, partial(check.found, route, body))
     if found and record.canon is not None:
         record.canon = record.canon.with_control_tokens(found)
+
+
+def _names(remote: Remote, incoming: Incoming) -> Mapping[str, str]:
+    """What the replica calls the model, as the client does, by an alias for example."""
+    asked = incoming.body.get("model")
+    if isinstance(asked, str) and asked:
+        return {remote.models.get(incoming.model, incoming.model): asked}
+    return remote.shown(incoming.tenant)
 
 
 def _choices(body: Mapping[str, Any]) -> int:

@@ -78,6 +78,7 @@ class _OneResponse(GenerationEndpoint):
             parsed={},
             target=self._target,
             query=urlencode(asked),
+            names=remote.shown(record.tenant),
         )
         return await self._relay(request, remote, send, stream, record)
 

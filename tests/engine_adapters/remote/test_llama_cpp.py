@@ -7,7 +7,7 @@ import pytest
 
 from engine_adapters.embedded.models.default_model import find_gguf
 from engine_adapters.errors import EngineNotReadyError, UnsupportedByEngineError
-from engine_adapters.remote.llama_cpp import LlamaCppEngine
+from engine_adapters.remote.llama_cpp import LlamaCppEngine, _shown
 from engine_adapters.remote.relay import RelayRequest
 from tests.llama_cpp_server import CONTEXT, LlamaCppServer, llama_cpp_server
 
@@ -79,3 +79,18 @@ async def test_missing_flags_are_named(llama_cpp: LlamaCppServer, bare_server: L
     with pytest.raises(EngineNotReadyError, match="501"):
         await engine.counters()
     await engine.aclose()
+
+
+@pytest.mark.parametrize(
+    ("own", "shown"),
+    [
+        ("/models/small.Q4.gguf", "small.Q4"),
+        ("C:\\models\\small.gguf", "small"),
+        ("models/small.gguf", "small"),
+        ("small.gguf", "small.gguf"),
+        ("ggml-org/small-GGUF:Q4", "ggml-org/small-GGUF:Q4"),
+        ("small", "small"),
+    ],
+)
+def test_a_files_name_is_shown_without_its_folders(own: str, shown: str) -> None:
+    assert _shown(own) == shown
