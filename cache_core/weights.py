@@ -44,7 +44,8 @@ def weights_digest(path: Path, memo: Path | None = None, now: Callable[[], int] 
     """SHA-256 over names and contents of the weight files in a folder, or of one file.
 
     `memo` is a small JSON file that remembers each file's digest as long as its path, size, times and inode
-    stay; without it, or where it cannot be read or written, everything is hashed anew.
+    stay; without it, or where it cannot be read or written, everything is hashed anew. Files that are gone are
+    forgotten.
 
     Raises:
         FileNotFoundError: there is no weight file.
@@ -64,8 +65,20 @@ def weights_digest(path: Path, memo: Path | None = None, now: Callable[[], int] 
         relative = file.relative_to(path).as_posix() if path.is_dir() else ""
         whole.update(f"{len(relative)}:{relative}{digest}".encode())
     if memo is not None and remembered != {name: known.get(name) for name in remembered}:
-        _save(memo, known | remembered)
+        _save(memo, {name: entry for name, entry in known.items() if Path(name).is_file()} | remembered)
     return whole.digest()
+
+
+def weights_stat(path: Path) -> dict[str, Stat]:
+    """Size, times and inode of each weight file, without reading it: another one once any of them was replaced.
+
+    Raises:
+        OSError: a file is gone.
+    """
+    stats = {file.as_posix(): file.stat() for file in _weight_files(path)}
+    return {
+        name: (stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino) for name, stat in stats.items()
+    }
 
 
 def _weight_files(path: Path) -> list[Path]:

@@ -29,12 +29,13 @@ from engine_adapters.base import (
 )
 from engine_adapters.embedded.choice import Choice
 from engine_adapters.embedded.cold_stores import check_disk_folder
-from engine_adapters.embedded.cold_tiers import identity, open_cold_tiers
+from engine_adapters.embedded.cold_tiers import open_cold_tiers
 from engine_adapters.embedded.config import EmbeddedConfig
 from engine_adapters.embedded.engine import Engine
 from engine_adapters.embedded.inbox import Inbox
 from engine_adapters.embedded.job import Done, Output
 from engine_adapters.embedded.model_family import ModelFamily
+from engine_adapters.embedded.model_identity import config_digest, files_state, identity
 from engine_adapters.embedded.model_runner import ModelRunner
 from engine_adapters.embedded.models import ModelFolder, resolve_model
 from engine_adapters.embedded.models.chat_template import chat_template_text
@@ -48,6 +49,7 @@ from engine_adapters.embedded.state.prefixes import HybridPrefixes
 from engine_adapters.embedded.state.snapshot_store import SnapshotStore
 from engine_adapters.embedded.state.state_rows import StateRows
 from engine_adapters.embedded.tiering import Tiering
+from engine_adapters.embedded.unsupported import UnsupportedModelError
 from engine_adapters.errors import EngineError, EngineFailureError
 
 Progress = Callable[[str], None]
@@ -72,6 +74,7 @@ class EmbeddedAdapter(EngineAdapter):
         self.folder = folder
         self.runner = runner
         self._config = config
+        self._stated = config_digest(folder.path)  # what the loaded model was made by
         self.pool = BlockPool(runner.num_blocks, config.block_size)
         self.observer = RecordingObserver()
         limits = limits_of(config.scope_share)
@@ -145,6 +148,7 @@ class EmbeddedAdapter(EngineAdapter):
             progress=progress,
             trust_remote_code=config.trust_remote_code,
         )
+        before = files_state(folder.path)
         with stage(progress, f"loading {folder.name}"), no_progress_bars():
             runner = ModelRunner.load(
                 folder.path,
@@ -157,7 +161,13 @@ class EmbeddedAdapter(EngineAdapter):
             )
         with stage(progress, "warming up"):
             runner.warm_up()
-        return cls(folder, runner, config, chat_template)
+        adapter = cls(folder, runner, config, chat_template)
+        if files_state(folder.path) != before:  # its KV would be filed as that of weights it does not have
+            adapter._close()
+            raise EngineFailureError(
+                f"The model in {folder.path} was replaced while it was loaded. Start again."
+            )
+        return adapter
 
     def capabilities(self) -> Capabilities:
         return self._capabilities
@@ -224,7 +234,7 @@ class EmbeddedAdapter(EngineAdapter):
                 self.states.store.flush(scope)
 
     async def reload_weights(self, folder: Path) -> None:
-        """Go on with the weights of another folder, a checkpoint of the same architecture.
+        """Go on with the weights of another folder, a checkpoint with the same architecture and configuration.
 
         Requests under way keep the tokens they have and begin again with their prompts. Nothing computed with the old
         weights is reused any more; what other servers or earlier starts computed with the new ones is.
@@ -237,8 +247,16 @@ class EmbeddedAdapter(EngineAdapter):
     def _reload(self, folder: Path) -> None:
         check_checkpoint(folder, trust_remote_code=self._config.trust_remote_code)
         try:
+            before = files_state(folder)
+            if before[1] != self._stated:
+                raise UnsupportedModelError(
+                    f"{folder} is for a model that computes otherwise: its config.json differs",
+                    "Start a server of its own for it.",
+                )
             other = self.runner.other_weights(folder, self._config.trust_remote_code)
             key = identity(self._config, replace(self.folder, path=folder), self.runner)
+            if files_state(folder) != before:
+                raise EngineFailureError(f"The weights in {folder} were replaced while they were loaded.")
         except (OSError, ValueError) as error:
             raise EngineFailureError(f"The weights in {folder} cannot be loaded: {error}") from error
         self._change(lambda: self.runner.take_weights(other), key)
@@ -253,9 +271,12 @@ class EmbeddedAdapter(EngineAdapter):
         Raises:
             EngineError: the engine has stopped.
         """
+        await asyncio.to_thread(self._change_in_place, change, epoch)
+
+    def _change_in_place(self, change: Callable[[], None], epoch: bytes | None) -> None:
         key = identity(self._config, self.folder, self.runner)
         changed = UpdateEpoch(key.weights_digest).changed(epoch)
-        await asyncio.to_thread(self._change, change, replace(key, update_epoch=changed))
+        self._change(change, replace(key, update_epoch=changed))
 
     def _change(self, change: Callable[[], None], key: CacheIdentity) -> None:
         def do() -> None:

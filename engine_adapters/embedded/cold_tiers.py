@@ -1,47 +1,24 @@
 """The tiers below the device, put together for one model."""
 
-import hashlib
-import json
 import logging
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 from cache_core import PrefixCache
-from cache_core.identity import CacheIdentity, LayerShape
 from cache_core.metrics import CacheObserver
 from cache_core.pinned_memory import pin_memory
 from cache_core.tiered import StateOptions, TieredCache, TieringOptions
 from cache_core.tiers.host import HostTier
 from cache_core.transfer import LinkConfig, Way
-from cache_core.weights import UpdateEpoch, weights_digest
-from engine_adapters.embedded.cold_stores import ColdTierError, open_colder, quantization_of
+from engine_adapters.embedded.cold_stores import ColdTierError, open_colder
 from engine_adapters.embedded.config import EmbeddedConfig
+from engine_adapters.embedded.model_identity import identity
 from engine_adapters.embedded.model_runner import ModelRunner
 from engine_adapters.embedded.models import ModelFolder
 from engine_adapters.embedded.state.device_states import SnapshotsOnDevice
 
 log = logging.getLogger("kvgate.engine")
 
-STATE_FORMAT = "kvgate paged kv 1: layer by layer, keys then values, [kv head, token, dim]"
-ROW_FORMAT = "kvgate state row 1: part by part"
 _FEWEST_ROWS = 4
-_NOT_IN_KV = frozenset(
-    {
-        "_name_or_path",
-        "architectures",
-        "bos_token_id",
-        "dtype",
-        "eos_token_id",
-        "initializer_range",
-        "max_position_embeddings",
-        "pad_token_id",
-        "torch_dtype",
-        "transformers_version",
-        "use_cache",
-    }
-)
-_TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
 
 
 def open_cold_tiers(
@@ -141,60 +118,3 @@ def _open_rows(
             rows.refusal,
         )
     return StateOptions(rows, states)
-
-
-def identity(config: EmbeddedConfig, folder: ModelFolder, runner: ModelRunner) -> CacheIdentity:
-    """Everything that makes this model's KV bytes what they are."""
-    weights = weights_digest(folder.path, config.cache_dir / "weights.json")
-    shapes = [LayerShape(each.kv_heads, each.key_dim, each.value_dim) for each in runner.kv.layers]
-    dtype = str(runner.kv.dtype).removeprefix("torch.")
-    return CacheIdentity(
-        weights_digest=weights,
-        update_epoch=UpdateEpoch(weights).value,
-        tokenizer_digest=_digest(folder.tokenizer_path, _TOKENIZER_FILES),
-        template_digest=_digest(folder.tokenizer_path, ("chat_template.jinja",)),
-        weight_dtype=dtype,
-        kv_dtype=dtype,
-        layers=shapes,
-        position=_position(runner.position_config) | {"model config": _config_digest(folder.path)},
-        block_size=config.block_size,
-        state_format=_state_format(config, runner),
-    )
-
-
-def _state_format(config: EmbeddedConfig, runner: ModelRunner) -> str:
-    """A loss is in it: what came up with one goes down again like everything else, so one key for all is not enough."""
-    lossy = quantization_of(config.coding, runner.kv.dtype)
-    parts = [STATE_FORMAT]
-    if runner.state is not None:
-        parts.append(f"{ROW_FORMAT}: {runner.state.described}")
-    if lossy is not None:
-        parts.append(f"cold in {lossy.stated}")
-    return "; ".join(parts)
-
-
-def _digest(folder: Path, names: tuple[str, ...]) -> bytes:
-    digest = hashlib.sha256()
-    for name in names:
-        file = folder / name
-        content = file.read_bytes() if file.is_file() else b""
-        digest.update(f"{name}:{len(content)}:".encode() + content)
-    return digest.digest()
-
-
-def _config_digest(folder: Path) -> str:
-    """Of what the model's config says, but for what changes no key and no value."""
-    try:
-        stated = json.loads((folder / "config.json").read_bytes())
-    except (FileNotFoundError, ValueError):
-        return ""
-    kept = {key: value for key, value in stated.items() if key not in _NOT_IN_KV} if stated else {}
-    return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
-
-
-def _position(stated: dict[str, Any]) -> dict[str, Any]:
-    """The position config with values that can be hashed."""
-    return {
-        key: value if isinstance(value, (bool, int, float, str)) else repr(value)
-        for key, value in stated.items()
-    }

@@ -244,7 +244,17 @@ def _position_config(model: torch.nn.Module, windows: Sequence[int | None]) -> d
     config: Any = model.config
     text = config.get_text_config(decoder=True)
     rope = getattr(text, "rope_parameters", None) or {}
-    return {"rope": repr(sorted(rope.items(), key=str)), "windows": repr(tuple(windows))}
+    stated = {"rope": repr(sorted(rope.items(), key=str)), "windows": repr(tuple(windows))}
+    by_kind = [each for each in rope.values() if isinstance(each, dict)] or [rope]
+    if any(_scales_with_context(each) for each in by_kind):
+        stated["context"] = repr(getattr(text, "max_position_embeddings", None))
+    return stated
+
+
+def _scales_with_context(rope: dict[str, Any]) -> bool:
+    """Whether the model's context length enters its keys, which else it does not: a scale is made of it."""
+    kind = rope.get("rope_type")
+    return kind == "dynamic" or (kind in ("yarn", "longrope") and rope.get("factor") is None)
 
 
 def _device(name: str) -> torch.device:

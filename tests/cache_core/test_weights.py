@@ -1,11 +1,12 @@
 """Other weights, another digest; the same ones are not read twice."""
 
+import json
 import os
 from pathlib import Path
 
 import pytest
 
-from cache_core.weights import UpdateEpoch, weights_digest
+from cache_core.weights import UpdateEpoch, weights_digest, weights_stat
 
 FAR = 1 << 62  # a time when every file is old enough to be remembered
 
@@ -66,6 +67,24 @@ def test_a_change_that_keeps_size_and_time_is_seen(folder: Path, tmp_path: Path)
     file.write_bytes(b"tsrif" * 1000)
     os.utime(file, ns=(stat.st_atime_ns, stat.st_mtime_ns))
     assert weights_digest(folder, memo, later) != first
+
+
+def test_of_files_that_are_gone_nothing_is_remembered(folder: Path, tmp_path: Path) -> None:
+    memo = tmp_path / "memo.json"
+    weights_digest(folder, memo, later)
+    (folder / "a.safetensors").rename(folder / "c.safetensors")
+    weights_digest(folder, memo, later)
+    assert {Path(name).name for name in json.loads(memo.read_text())} == {"b.safetensors", "c.safetensors"}
+
+
+def test_files_that_were_replaced_have_another_stat_and_others_the_same(folder: Path) -> None:
+    before = weights_stat(folder)
+    (folder / "README.md").write_text("changed")
+    assert weights_stat(folder) == before
+    other = folder / "other"
+    other.write_bytes((folder / "a.safetensors").read_bytes())
+    other.replace(folder / "a.safetensors")
+    assert weights_stat(folder) != before
 
 
 def test_a_file_that_was_just_written_is_not_remembered(folder: Path, tmp_path: Path) -> None:

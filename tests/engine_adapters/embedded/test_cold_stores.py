@@ -11,8 +11,8 @@ import torch
 from engine_adapters.embedded.adapter import EmbeddedAdapter
 from engine_adapters.embedded.cold_config import ColdCoding, SharedStore
 from engine_adapters.embedded.cold_stores import ColdTierError, codec_of
-from engine_adapters.embedded.cold_tiers import identity
 from engine_adapters.embedded.config import EmbeddedConfig
+from engine_adapters.embedded.model_identity import identity
 from tests.cache_core.tiered.world import until
 from tests.engine_adapters.embedded.test_cold_tiers import PROMPT, answer, running
 

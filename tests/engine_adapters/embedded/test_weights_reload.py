@@ -2,16 +2,22 @@
 
 import asyncio
 import random
+import shutil
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+from cache_core.identity import CacheIdentity
 from engine_adapters.embedded.adapter import EmbeddedAdapter
 from engine_adapters.embedded.config import EmbeddedConfig
+from engine_adapters.embedded.model_identity import identity
+from engine_adapters.embedded.model_runner import ModelRunner
 from engine_adapters.embedded.unsupported import UnsupportedModelError
 from engine_adapters.errors import EngineError, EngineNotReadyError
 from tests.engine_adapters.embedded.engine_harness import random_tokens
@@ -117,6 +123,70 @@ def test_weights_of_another_shape_are_refused_and_nothing_changes(
         assert (text, usage.reuse.reused) == (old, 192)
 
 
+def test_weights_for_another_configuration_are_refused_and_nothing_changes(
+    config: EmbeddedConfig, tmp_path: Path
+) -> None:
+    """They fit, but the loaded model would compute with them what no other server does."""
+    odd = save_tiny_model("llama", tmp_path / "odd", seed=8, rms_norm_eps=0.5)
+    with running(config) as adapter:
+        old = warm(adapter)
+        with pytest.raises(UnsupportedModelError, match="differs"):
+            asyncio.run(adapter.reload_weights(odd))
+        text, usage = ask(adapter, PROMPT)
+        assert (text, usage.reuse.reused) == (old, 192)
+
+
+def test_weights_that_are_replaced_while_they_are_loaded_are_not_taken_for_those_behind_them(
+    config: EmbeddedConfig, other: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, third = tmp_path / "changing", save_tiny_model("llama", tmp_path / "third", seed=9)
+    shutil.copytree(other, folder)
+
+    def replaced(load: Callable[..., Any]) -> Callable[..., Any]:
+        def loads(*args: Any, **named: Any) -> Any:
+            loaded = load(*args, **named)
+            shutil.copytree(third, folder, dirs_exist_ok=True)
+            return loaded
+
+        return loads
+
+    with running(config) as adapter:
+        old = warm(adapter)
+        with monkeypatch.context() as patch:
+            patch.setattr(adapter.runner, "other_weights", replaced(adapter.runner.other_weights))
+            with pytest.raises(EngineError, match="replaced while"):
+                asyncio.run(adapter.reload_weights(folder))
+        text, usage = ask(adapter, PROMPT)
+        assert (text, usage.reuse.reused) == (old, 192)
+    shutil.copytree(other, folder, dirs_exist_ok=True)
+    starting = replace(config, model=str(folder))
+    with monkeypatch.context() as patch:
+        patch.setattr(ModelRunner, "load", replaced(ModelRunner.load))
+        with pytest.raises(EngineError, match="replaced while"):
+            EmbeddedAdapter.load(starting, lambda _: None)
+    with running(starting) as adapter:  # its disk folder is free again
+        assert ask(adapter, PROMPT)[1].reuse.reused == 0
+
+
+async def test_a_change_in_place_reads_no_file_on_the_event_loop(
+    config: EmbeddedConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: list[int] = []
+
+    def watched(*args: Any) -> CacheIdentity:
+        threads.append(threading.get_ident())
+        return identity(*args)
+
+    adapter = await asyncio.to_thread(EmbeddedAdapter.load, config, lambda _: None)
+    try:
+        monkeypatch.setattr("engine_adapters.embedded.adapter.identity", watched)
+        await adapter.change_weights(lambda: None)
+    finally:
+        await adapter.aclose()
+    assert len(threads) == 1
+    assert threading.get_ident() not in threads
+
+
 def test_a_stopped_engine_refuses(config: EmbeddedConfig, other: Path) -> None:
     with running(config) as adapter:
         pass
@@ -171,8 +241,6 @@ def test_a_hybrid_models_states_go_with_its_weights(config: EmbeddedConfig, tmp_
 
 
 def test_weights_are_taken_whole_or_not_at_all(tiny_model: Callable[[str], Path], tmp_path: Path) -> None:
-    from engine_adapters.embedded.model_runner import ModelRunner
-
     runner = ModelRunner.load(tiny_model("llama"), device="cpu", num_blocks=4)
     before = {name: weight.clone() for name, weight in runner._model.state_dict().items()}
     with pytest.raises(UnsupportedModelError, match="do not fit"):
