@@ -1,6 +1,7 @@
 """The free blocks of one pool as runs (extents) that coalesce, found by place or by length."""
 
 from bisect import bisect_left, insort
+from collections import OrderedDict
 from itertools import islice
 
 
@@ -14,9 +15,9 @@ class FreeExtents:
     def __init__(self, start: int, length: int) -> None:
         self._length_at: dict[int, int] = {}  # first block -> blocks in the run
         self._start_of_end: dict[int, int] = {}  # one past the last block -> first block
-        self._starts_by_length: dict[
-            int, dict[int, None]
-        ] = {}  # insertion-ordered, so that runs are deterministic
+        # In the order they came, so that runs are deterministic. A plain dict would walk over all that are gone to
+        # find its first one, which made taking n scattered blocks cost n squared.
+        self._starts_by_length: dict[int, OrderedDict[int, None]] = {}
         self._lengths: list[int] = []  # sorted, distinct
         if length:
             self._insert(start, length)
@@ -92,14 +93,14 @@ class FreeExtents:
         insort(self._lengths, left)
         self._length_at[start + taken] = left
         self._start_of_end[start + length] = start + taken
-        self._starts_by_length[left] = {start + taken: None}
+        self._starts_by_length[left] = OrderedDict({start + taken: None})
 
     def _insert(self, start: int, length: int) -> None:
         self._length_at[start] = length
         self._start_of_end[start + length] = start
         starts = self._starts_by_length.get(length)
         if starts is None:
-            self._starts_by_length[length] = {start: None}
+            self._starts_by_length[length] = OrderedDict({start: None})
             insort(self._lengths, length)
         else:
             starts[start] = None

@@ -1,3 +1,5 @@
+from collections import OrderedDict
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -45,3 +47,15 @@ def test_runs_are_those_of_a_naive_set(steps: list[tuple[int, int, int]]) -> Non
         assert [length for _, length in extents.shortest(n, 2)] == sorted(length for _, length in fitting)[:2]
         assert extents.runs() == naive_runs(free)
         assert extents.largest() == max((length for _, length in naive_runs(free)), default=0)
+
+
+def test_the_first_of_many_runs_is_found_without_a_walk_over_those_that_are_gone() -> None:
+    """A dict keeps a place for every key that was taken out; to take n runs one by one would cost n squared."""
+    extents = FreeExtents(0, 0)
+    for block in range(0, 4000, 2):
+        extents.give(block, 1)
+    assert [extents.take_best(1) for _ in range(2000)] == [(block, 1) for block in range(0, 4000, 2)]
+    for block in range(0, 4000, 2):
+        extents.give(block, 1)
+    extents.take_at(0, 1)
+    assert all(type(starts) is OrderedDict for starts in extents._starts_by_length.values())
