@@ -1,36 +1,28 @@
 """What is measured of one request that has ended, derived once for everyone who is told."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from engine_adapters.base import ReuseReport, ReuseStatus, Tier
 from engine_adapters.reuse.classes import ReuseClass, reuse_class
 from gateway.telemetry.labels import OTHER, Bounded
-from gateway.transport.record import CanonTold, RequestRecord
+from gateway.transport.record import RequestRecord
 from gateway.transport.stages import Stages
 
 _OPERATIONS = {"completions": "text_completion", "embeddings": "embeddings"}  # all others are chats
 
 
-class RequestFacts(NamedTuple):
-    """One request. None: not known, and never 0."""
+class RequestLabels(NamedTuple):
+    """What requests are told apart by."""
 
-    route: str
     operation: str  # `gen_ai.operation.name`
     model: str  # one that is served, or `other`
     engine: str  # its name, or `none`
+    route: str
     status: int
     outcome: str
-    duration_s: float
-    ttft_s: float | None
-    time_per_output_token_s: float | None
-    queued_s: float | None
-    input_tokens: int | None
-    output_tokens: int | None
-    reuse: ReuseReport | None
+    error: str | None  # its kind; None: it went well
     reuse_class: ReuseClass | None  # None: it was not answered
-    canon: CanonTold | None
-    error: str | None = None  # its kind; None: it went well
 
     @property
     def reuse_status(self) -> ReuseStatus:
@@ -39,11 +31,23 @@ class RequestFacts(NamedTuple):
             return self.reuse_class
         return "not_reported" if self.reuse_class is None else "reported"
 
+
+class RequestFacts(NamedTuple):
+    """One request. None: not known, and never 0."""
+
+    labels: RequestLabels
+    duration_s: float
+    ttft_s: float | None
+    time_per_output_token_s: float | None
+    queued_s: float | None
+    input_tokens: int | None
+    output_tokens: int | None
+    reuse: ReuseReport | None
+
     @property
     def told(self) -> ReuseReport | None:
         """The engine's report where it is one, and can be right."""
-        doubtful = self.reuse_class is None or self.reuse_class in ("not_reported", "inconsistent")
-        return None if doubtful else self.reuse
+        return self.reuse if self.labels.reuse_status == "reported" else None
 
     @property
     def reused_tokens(self) -> int | None:
@@ -62,18 +66,6 @@ class RequestFacts(NamedTuple):
         return {} if self.told is None else self.told.by_tier or {}
 
 
-def reported(some: Sequence[RequestFacts]) -> list[tuple[int, int, Mapping[Tier, int]]]:
-    """Reused and recomputed tokens, and the reused ones by tier, of those where both are known.
-
-    Both or none: a rate over them counts the same requests above and below the line.
-    """
-    return [
-        (reused, recomputed, each.by_tier)
-        for each in some
-        if (reused := each.reused_tokens) is not None and (recomputed := each.recomputed_tokens) is not None
-    ]
-
-
 class FactsMaker:
     """Turns records into facts. Names that come from outside are bounded here."""
 
@@ -90,24 +82,26 @@ class FactsMaker:
         reuse, status = record.reuse, record.status or 0
         worked = record.stages.sent is not None and 0 < status < 400  # else nobody was served, warm or cold
         prompt = record.prompt_tokens if reuse is None or reuse.prompt is None else reuse.prompt
-        return RequestFacts(
-            route=route,
-            operation=_OPERATIONS.get(route, "chat"),
+        labels = RequestLabels(
+            _OPERATIONS.get(route, "chat"),
             # What a client asks for is its own text; a model that has an engine is the operator's.
-            model=OTHER if record.engine is None else self._models(record.model or OTHER),
-            engine="none" if record.engine is None else self._engines(record.engine),
-            status=status,
-            outcome=record.outcome,
-            duration_s=ended - record.started,
-            ttft_s=record.ttft_s,
-            time_per_output_token_s=_per_token(record.stages, record.completion_tokens, record.choices),
-            queued_s=record.stages.queued_s,
-            input_tokens=_count(prompt) if worked else None,
-            output_tokens=_count(record.completion_tokens) if worked else None,
-            reuse=reuse if worked else None,
-            reuse_class=reuse_class(reuse, record.block_size) if worked else None,
-            canon=record.canon,
-            error=None if record.outcome == "ok" else self._errors(record.error or record.outcome),
+            OTHER if record.engine is None else self._models(record.model or OTHER),
+            "none" if record.engine is None else self._engines(record.engine),
+            route,
+            status,
+            record.outcome,
+            None if record.outcome == "ok" else self._errors(record.error or record.outcome),
+            reuse_class(reuse, record.block_size) if worked else None,
+        )
+        return RequestFacts(
+            labels,
+            ended - record.started,
+            record.ttft_s,
+            _per_token(record.stages, record.completion_tokens, record.choices),
+            record.stages.queued_s,
+            _count(prompt) if worked else None,
+            _count(record.completion_tokens) if worked else None,
+            reuse if worked else None,
         )
 
 

@@ -32,7 +32,9 @@ class Series(Generic[Metric]):
 
     def __init__(self, metric: Metric) -> None:
         self._labels: Callable[..., Metric] = metric.labels
-        self._known: dict[tuple[str, ...], Metric] = {}
+        self._known: dict[tuple[str, ...], Metric] = {
+            (): metric
+        }  # a metric without labels is its only series
 
     def __call__(self, *labels: str) -> Metric:
         found = self._known.get(labels)

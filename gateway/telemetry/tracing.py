@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from prometheus_client.core import Metric
 
 from gateway.telemetry.facts import RequestFacts
+from gateway.telemetry.tally import Alike
 from gateway.transport.record import RequestRecord
 from gateway.transport.trace_context import client_trace
 
@@ -22,8 +23,8 @@ class Tracing:
     def observe(self, families: Callable[[], Iterable[Metric]]) -> None:
         """What to send, beside requests, from now on; called on any thread, again and again."""
 
-    def settle(self) -> None:
-        """Those that `ended` was told of are all of a batch."""
+    def settle(self, alike: Alike) -> None:
+        """Those that `ended` was told of are all of a batch, which is `alike`."""
 
     async def aclose(self) -> None:
         """Send what was not sent yet, within bounds of time."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TypeAlias
 
 from engine_adapters.reuse.classes import predicted_within
-from gateway.telemetry.facts import RequestFacts
+from gateway.telemetry.facts import RequestFacts, RequestLabels
 from gateway.telemetry.labels import OTHER
 from gateway.tenants.tenant import DEFAULT
 from gateway.transport.record import RequestRecord
@@ -18,22 +18,21 @@ Attributes: TypeAlias = dict[str, Value]
 PROVIDER = "kvgate"  # whose form of the API this is; which engine answered is `kvgate.engine`
 
 
-def who(facts: RequestFacts) -> Attributes:
+def who(labels: RequestLabels) -> Attributes:
     """What metrics are told apart by, and spans have as well."""
-    model = None if facts.model == OTHER else facts.model
     return _known(
         {
-            "gen_ai.operation.name": facts.operation,
+            "gen_ai.operation.name": labels.operation,
             "gen_ai.provider.name": PROVIDER,
-            "gen_ai.request.model": model,
-            "kvgate.engine": None if facts.engine == "none" else facts.engine,
+            "gen_ai.request.model": None if labels.model == OTHER else labels.model,
+            "kvgate.engine": None if labels.engine == "none" else labels.engine,
         }
     )
 
 
-def error_type(facts: RequestFacts) -> Attributes:
+def error_type(labels: RequestLabels) -> Attributes:
     """Empty for what went well."""
-    return {} if facts.error is None else {"error.type": facts.error}
+    return {} if labels.error is None else {"error.type": labels.error}
 
 
 def of_span(record: RequestRecord, facts: RequestFacts) -> Attributes:
@@ -57,7 +56,8 @@ def of_span(record: RequestRecord, facts: RequestFacts) -> Attributes:
         "kvgate.canon.applied": None if canon is None else canon.applied,
         "kvgate.canon.findings": None if canon is None else sum(canon.findings.values()),
     }
-    return who(facts) | error_type(facts) | _known(facts_known) | _way(record) | _reuse(record, facts)
+    about = who(facts.labels) | error_type(facts.labels)
+    return about | _known(facts_known) | _way(record) | _reuse(record, facts)
 
 
 def _way(record: RequestRecord) -> Attributes:
@@ -79,14 +79,15 @@ def _way(record: RequestRecord) -> Attributes:
 
 
 def _reuse(record: RequestRecord, facts: RequestFacts) -> Attributes:
-    if facts.reuse_class is None:
+    labels = facts.labels
+    if labels.reuse_class is None:
         return {}
     report = facts.reuse
     tiers = {f"kvgate.reuse.{tier}_tokens": tokens for tier, tokens in facts.by_tier.items()}
     return _known(
         {
-            "kvgate.reuse.status": facts.reuse_status,
-            "kvgate.reuse.class": facts.reuse_class,
+            "kvgate.reuse.status": labels.reuse_status,
+            "kvgate.reuse.class": labels.reuse_class,
             "kvgate.reuse.source": None if report is None or not report.source else report.source,
             # As told, right or wrong: what is inconsistent is kept and flagged.
             "kvgate.reuse.reused_tokens": None if report is None else report.reused,

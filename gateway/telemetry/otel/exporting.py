@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from threading import Thread
 
-from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
@@ -14,11 +13,13 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from prometheus_client.core import Metric
 
 from gateway.telemetry.facts import RequestFacts
-from gateway.telemetry.otel.meters import Meters
+from gateway.telemetry.otel.meters import Meters, QueueWaits, Recorded
+from gateway.telemetry.otel.metric_exporter import MetricExporter
 from gateway.telemetry.otel.observed import observe
 from gateway.telemetry.otel.options import OtelOptions
 from gateway.telemetry.otel.spans import Spans
 from gateway.telemetry.otel.trace_ids import TraceIds
+from gateway.telemetry.tally import Alike, Tally
 from gateway.telemetry.tracing import Tracing
 from gateway.transport.record import RequestRecord
 
@@ -29,22 +30,27 @@ _CLOSE_S = 3.0  # for what was not sent yet
 class OtelTracing(Tracing):
     """Sends spans and metrics from threads of their own; a collector that is away loses them, and holds up nothing."""
 
-    def __init__(self, options: OtelOptions) -> None:
+    def __init__(self, options: OtelOptions, tally: Tally) -> None:
         resource = _resource(options)
         self._tracers: TracerProvider | None = None
         self._meter_provider: MeterProvider | None = None
         self._spans: Spans | None = None
-        self._meters: Meters | None = None
+        self._waits: QueueWaits | None = None
+        self._meters: list[Meters | Recorded] = []
         if options.traces:
-            exporter = OTLPSpanExporter(endpoint=_endpoint(options, "traces"))
+            spans = OTLPSpanExporter(endpoint=_endpoint(options, "traces"))
             ids = TraceIds()
             self._tracers = TracerProvider(resource=resource, shutdown_on_exit=False, id_generator=ids)
-            self._tracers.add_span_processor(BatchSpanProcessor(exporter))
+            self._tracers.add_span_processor(BatchSpanProcessor(spans))
             self._spans = Spans(self._tracers, ids, SCOPE)
         if options.metrics:
-            reader = PeriodicExportingMetricReader(OTLPMetricExporter(endpoint=_endpoint(options, "metrics")))
+            ours = Meters(tally, delta=options.delta, histograms=not options.exponential)
+            exporter = MetricExporter(_endpoint(options, "metrics"), SCOPE, ours.metrics)
+            reader = PeriodicExportingMetricReader(exporter)
             self._meter_provider = MeterProvider([reader], resource=resource, shutdown_on_exit=False)
-            self._meters = Meters(self._meter_provider.get_meter(SCOPE))
+            meter = self._meter_provider.get_meter(SCOPE)
+            self._waits = QueueWaits(meter)
+            self._meters = [ours, Recorded(meter)] if options.exponential else [ours]
 
     def began(self, record: RequestRecord, headers: Mapping[bytes, bytes]) -> None:
         super().began(record, headers)
@@ -54,12 +60,12 @@ class OtelTracing(Tracing):
     def ended(self, record: RequestRecord, facts: RequestFacts, at: float) -> None:
         if self._spans is not None:
             self._spans.ended(record, facts, at)
-        if self._meters is not None:
-            self._meters.ended(facts, record)
+        if self._waits is not None:
+            self._waits.ended(facts, record)
 
-    def settle(self) -> None:
-        if self._meters is not None:
-            self._meters.settle()
+    def settle(self, alike: Alike) -> None:
+        for meters in self._meters:
+            meters.settle(alike)
 
     def observe(self, families: Callable[[], Iterable[Metric]]) -> None:
         if self._meter_provider is not None:

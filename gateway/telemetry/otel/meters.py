@@ -1,122 +1,153 @@
-"""Metrics of requests under the GenAI semantic conventions' names, as histograms and counters."""
+"""Metrics of requests as OpenTelemetry sends them, made from what they add up to whenever they are to be sent.
 
-from collections import Counter
-from collections.abc import Sequence
+An instrument of the SDK's would be told every number of every request by itself, at ten times the cost.
+"""
 
-from opentelemetry.metrics import Counter as Sum
-from opentelemetry.metrics import Histogram, Meter
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import attrgetter
+from typing import TypeAlias
 
-from engine_adapters.base import Tier
-from gateway.telemetry.buckets import (
-    QUEUE,
-    REQUEST_DURATION,
-    TIME_PER_OUTPUT_TOKEN,
-    TIME_TO_FIRST_TOKEN,
-    TOKEN_USAGE,
+from opentelemetry.metrics import Histogram as Instrument
+from opentelemetry.metrics import Meter
+from opentelemetry.sdk.metrics.export import (
+    AggregationTemporality,
+    Histogram,
+    HistogramDataPoint,
+    Metric,
+    NumberDataPoint,
+    Sum,
 )
-from gateway.telemetry.facts import RequestFacts, reported
-from gateway.telemetry.otel.attributes import Attributes, error_type, who
+
+from gateway.telemetry.buckets import QUEUE
+from gateway.telemetry.distribution import Distribution
+from gateway.telemetry.facts import RequestFacts, RequestLabels
+from gateway.telemetry.otel.attributes import Attributes, Value, who
+from gateway.telemetry.otel.instruments import (
+    BY_TIER,
+    COUNTERS,
+    OF_ALL,
+    OF_ANSWERED,
+    AttributesOf,
+    Distributed,
+)
+from gateway.telemetry.tally import Alike, Tallied, Tally, amounts, distributions, from_tier, tiers
 from gateway.transport.record import RequestRecord
+
+Key: TypeAlias = tuple[tuple[str, Value], ...]
 
 
 class Meters:
-    """Counts requests that have ended, each once. What is not known is not counted, not even as 0."""
+    """Metrics of all requests so far, or with `delta` of those since they were last asked for."""
+
+    def __init__(self, tally: Tally, *, delta: bool, histograms: bool = True) -> None:
+        self._own = Tally() if delta else None
+        self._tally = tally
+        self._histograms = histograms
+        self._since = time.time_ns()
+        self._temporality = AggregationTemporality.DELTA if delta else AggregationTemporality.CUMULATIVE
+
+    def settle(self, alike: Alike) -> None:
+        """Requests of a batch have ended."""
+        if self._own is not None:
+            self._own.add(alike)
+
+    def metrics(self) -> list[Metric]:
+        """Those of which there are numbers. Called on one thread, whichever."""
+        now = time.time_ns()
+        if self._own is None:
+            all_of_them = self._tally.now()
+            since = min((each.since for each in all_of_them), default=now)
+        else:
+            all_of_them, since, self._since = self._own.take(), self._since, now
+        answered = [each for each in all_of_them if each.labels.reuse_class is not None]
+        made = list(self._sums(answered, since, now))
+        if self._histograms:
+            made.append(self._histogram(OF_ALL, all_of_them, since, now))
+            made += [self._histogram(each, answered, since, now) for each in OF_ANSWERED]
+        return [each for each in made if each.data.data_points]
+
+    def _sums(self, answered: Sequence[Tallied], since: int, now: int) -> Iterator[Metric]:
+        for name, unit, text, attributes, amount in COUNTERS:
+            values = amounts(answered, _keyed(attributes), amount)
+            yield self._sum(name, unit, text, values.items(), since, now)
+        by_tier = [
+            ((*about, ("kvgate.tier", tier)), tokens)
+            for tier in tiers(answered)
+            for about, tokens in amounts(answered, _keyed(who), from_tier(tier)).items()
+        ]
+        yield self._sum(*BY_TIER, by_tier, since, now)
+
+    def _sum(
+        self, name: str, unit: str, text: str, values: Iterable[tuple[Key, float]], since: int, now: int
+    ) -> Metric:
+        points = [NumberDataPoint(dict(about), since, now, value) for about, value in values]
+        return Metric(name, text, unit, Sum(points, self._temporality, is_monotonic=True))
+
+    def _histogram(self, one: Distributed, some: Sequence[Tallied], since: int, now: int) -> Metric:
+        points = [
+            _point(dict(about), since, now, values)
+            for measured, attributes in one.measured.items()
+            for about, values in distributions(some, _keyed(attributes), attrgetter(measured)).items()
+        ]
+        return Metric(one.name, one.text, one.unit, Histogram(points, self._temporality))
+
+
+def _point(about: Attributes, since: int, now: int, values: Distribution) -> HistogramDataPoint:
+    return HistogramDataPoint(
+        attributes=about,
+        start_time_unix_nano=since,
+        time_unix_nano=now,
+        count=values.count,
+        sum=values.sum,
+        bucket_counts=values.counts,
+        explicit_bounds=values.bounds,
+        min=values.least,
+        max=values.most,
+    )
+
+
+def _keyed(attributes: AttributesOf) -> Callable[[RequestLabels], Key]:
+    return lambda labels: tuple(attributes(labels).items())
+
+
+class Recorded:
+    """Histograms of the SDK's own, where it is to choose their buckets."""
 
     def __init__(self, meter: Meter) -> None:
-        def seconds(name: str, text: str, bounds: tuple[float, ...]) -> Histogram:
-            return meter.create_histogram(name, "s", text, explicit_bucket_boundaries_advisory=bounds)
+        self._made = [(one, _instrument(meter, one)) for one in (OF_ALL, *OF_ANSWERED)]
 
-        def tokens(name: str, text: str) -> Sum:
-            return meter.create_counter(name, "{token}", text)
+    def settle(self, alike: Alike) -> None:
+        """Requests of a batch have ended."""
+        for labels, some in alike.items():
+            for one, instrument in self._made:
+                if labels.reuse_class is not None or one is OF_ALL:
+                    for measured, attributes in one.measured.items():
+                        _record(instrument, [getattr(each, measured) for each in some], attributes(labels))
 
-        self._ended: list[RequestFacts] = []
-        self._duration = seconds(
-            "gen_ai.server.request.duration", "From first byte to last byte.", REQUEST_DURATION
-        )
-        self._ttft = seconds(
-            "gen_ai.server.time_to_first_token", "From first byte to first token.", TIME_TO_FIRST_TOKEN
-        )
-        self._per_token = seconds(
-            "gen_ai.server.time_per_output_token", "Decoding, after the first token.", TIME_PER_OUTPUT_TOKEN
-        )
-        self._queue = seconds("kvgate.engine.queue.duration", "Waiting in the engine.", QUEUE)
-        self._waits = seconds(
-            "kvgate.queue.wait.duration", "Waiting for a full engine, where one had to.", QUEUE
-        )
-        self._usage = meter.create_histogram(
-            "gen_ai.client.token.usage",
-            "{token}",
-            "Tokens of one request.",
-            explicit_bucket_boundaries_advisory=TOKEN_USAGE,
-        )
-        self._input = tokens("gen_ai.client.inference.usage.input_tokens", "Prompt tokens.")
-        self._output = tokens("gen_ai.client.inference.usage.output_tokens", "Generated tokens.")
-        self._cache_read = tokens(
-            "gen_ai.client.inference.usage.cache_read.input_tokens",
-            "Reused prompt tokens, of requests that reported.",
-        )
-        self._recomputed = tokens(
-            "kvgate.recomputed_tokens", "Prefilled prompt tokens, of requests that reported."
-        )
-        self._by_tier = tokens("kvgate.reused_tokens_by_tier", "Reused tokens where tiers were told apart.")
-        self._requests = meter.create_counter(
-            "kvgate.requests_by_reuse", "{request}", "Requests by what is known of their reuse."
-        )
+
+class QueueWaits:
+    """Waiting for a full engine, of the few that had to."""
+
+    def __init__(self, meter: Meter) -> None:
+        text = "Waiting for a full engine, where one had to."
+        self._waits = _instrument(meter, Distributed("kvgate.queue.wait.duration", "s", text, QUEUE, {}))
 
     def ended(self, facts: RequestFacts, record: RequestRecord) -> None:
-        """Count one request, once it is settled."""
-        self._ended.append(facts)
+        """Count a request if it waited."""
         for stage in record.stages.timed:
             if stage.name == "queue":
-                self._waits.record(
-                    stage.end - stage.start, who(facts) | {"kvgate.tenant": record.tenant.name}
-                )
-
-    def settle(self) -> None:
-        """Behind the last request of a batch: those with the same attributes, as most have, are counted together."""
-        ended, self._ended = self._ended, []
-        alike: dict[tuple[object, ...], list[RequestFacts]] = {}
-        for facts in ended:
-            told_apart_by = (facts.operation, facts.model, facts.engine, facts.error, facts.reuse_class)
-            alike.setdefault(told_apart_by, []).append(facts)
-        for some in alike.values():
-            self._count(some)
-
-    def _count(self, some: Sequence[RequestFacts]) -> None:
-        one = some[0]
-        about = who(one)
-        _record(self._duration, [each.duration_s for each in some], about | error_type(one))
-        if one.reuse_class is None:
-            return
-        reuse: Attributes = {"kvgate.reuse.status": one.reuse_status, "kvgate.reuse.class": one.reuse_class}
-        self._requests.add(len(some), about | reuse)
-        _record(self._ttft, [each.ttft_s for each in some], about | {"kvgate.reuse.class": one.reuse_class})
-        _record(self._per_token, [each.time_per_output_token_s for each in some], about)
-        _record(self._queue, [each.queued_s for each in some], about)
-        self._count_tokens(some, about)
-
-    def _count_tokens(self, some: Sequence[RequestFacts], about: Attributes) -> None:
-        # Engines do not say how many tokens of a prompt are text.
-        modality = about | {"gen_ai.token.modality": "unknown"}
-        for counter, kind, counts in (
-            (self._input, "input", [each.input_tokens for each in some]),
-            (self._output, "output", [each.output_tokens for each in some]),
-        ):
-            if tokens := [count for count in counts if count is not None]:
-                counter.add(sum(tokens), modality)
-                _record(self._usage, tokens, about | {"gen_ai.token.type": kind})
-        told = reported(some)
-        if told:
-            self._cache_read.add(sum([reused for reused, _, _ in told]), modality)
-            self._recomputed.add(sum([recomputed for _, recomputed, _ in told]), about)
-        by_tier: Counter[Tier] = Counter()
-        for _, _, tiers in told:
-            by_tier.update(tiers)
-        for tier, count in by_tier.items():
-            self._by_tier.add(count, about | {"kvgate.tier": tier})
+                about = who(facts.labels) | {"kvgate.tenant": record.tenant.name}
+                self._waits.record(stage.end - stage.start, about)
 
 
-def _record(histogram: Histogram, values: Sequence[float | None], attributes: Attributes) -> None:
+def _instrument(meter: Meter, one: Distributed) -> Instrument:
+    return meter.create_histogram(
+        one.name, one.unit, one.text, explicit_bucket_boundaries_advisory=one.bounds
+    )
+
+
+def _record(histogram: Instrument, values: Sequence[float | None], attributes: Attributes) -> None:
     for value in values:
         if value is not None:
             histogram.record(value, attributes)

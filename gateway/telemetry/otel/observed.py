@@ -33,6 +33,8 @@ COUNTERS: Mapping[str, str] = {  # unit by family
     "kvgate_shared_state_away_seconds": "s",
 }
 GAUGES: Mapping[str, str] = {
+    "kvgate_requests_in_flight": "{request}",  # always there, without which nothing is sent
+    "kvgate_body_bytes_in_flight": "By",
     "kvgate_replicas": "{replica}",
     "kvgate_replica_breaker_state": "1",
     "kvgate_replica_ejected": "1",

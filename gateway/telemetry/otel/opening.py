@@ -4,6 +4,7 @@ import importlib.util
 import logging
 
 from gateway.telemetry.otel.options import OtelOptions
+from gateway.telemetry.tally import Tally
 from gateway.telemetry.tracing import NO_TRACING, Tracing
 
 log = logging.getLogger("kvgate.gateway")
@@ -11,8 +12,11 @@ log = logging.getLogger("kvgate.gateway")
 _NEEDED = ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")
 
 
-def open_tracing(options: OtelOptions | None) -> Tracing:
-    """Who follows requests; one that only carries traces on where nothing is to be sent, or the extra is missing."""
+def open_tracing(options: OtelOptions | None, tally: Tally) -> Tracing:
+    """Who follows requests, of which `tally` says what they add up to.
+
+    One that only carries traces on where nothing is to be sent, or the extra is missing.
+    """
     if options is None:
         return NO_TRACING
     missing = [name for name in _NEEDED if not _is_there(name)]
@@ -24,7 +28,7 @@ def open_tracing(options: OtelOptions | None) -> Tracing:
         return NO_TRACING
     from gateway.telemetry.otel.exporting import OtelTracing
 
-    return OtelTracing(options)
+    return OtelTracing(options, tally)
 
 
 def _is_there(name: str) -> bool:

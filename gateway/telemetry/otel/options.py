@@ -10,6 +10,9 @@ from typing import Literal
 
 Signal = Literal["TRACES", "METRICS"]
 
+_TEMPORALITY = "OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE"
+_HISTOGRAMS = "OTEL_EXPORTER_OTLP_METRICS_DEFAULT_HISTOGRAM_AGGREGATION"
+
 
 class OtelOptionsError(Exception):
     """Something is asked for that kvgate does not have; the message says what to set instead."""
@@ -22,6 +25,8 @@ class OtelOptions:
     traces: bool
     metrics: bool
     endpoint: str | None = None  # of a collector, without `/v1/...`; None: as the environment says
+    delta: bool = False  # counts are those since they were last sent, and not all
+    exponential: bool = False  # histograms have the SDK's buckets, and not those of the conventions
     instance: str | None = None  # what tells this process from others of its service; None: nothing has to
 
 
@@ -34,7 +39,17 @@ def otel_options(environ: Mapping[str, str], endpoint: str | None = None) -> Ote
     if environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return None
     traces, metrics = (_wanted(signal, environ, endpoint) for signal in ("TRACES", "METRICS"))
-    return OtelOptions(traces, metrics, endpoint) if traces or metrics else None
+    if not (traces or metrics):
+        return None
+    preferred = environ.get(_TEMPORALITY, "").strip().upper()
+    buckets = environ.get(_HISTOGRAMS, "")
+    return OtelOptions(
+        traces,
+        metrics,
+        endpoint,
+        delta=preferred in ("DELTA", "LOWMEMORY"),
+        exponential=buckets == "base2_exponential_bucket_histogram",
+    )
 
 
 def _wanted(signal: Signal, environ: Mapping[str, str], endpoint: str | None) -> bool:

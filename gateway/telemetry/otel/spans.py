@@ -58,9 +58,12 @@ class Spans:
         if span is None:
             return
         if span.is_recording():
-            span.update_name(facts.operation if facts.model == OTHER else f"{facts.operation} {facts.model}")
+            labels = facts.labels
+            span.update_name(
+                labels.operation if labels.model == OTHER else f"{labels.operation} {labels.model}"
+            )
             span.set_attributes(of_span(record, facts))
-            if facts.outcome in ("failed", "aborted"):
+            if labels.outcome in ("failed", "aborted"):
                 span.set_status(Status(StatusCode.ERROR))
             self._write_stages(span, record, at)
         span.end(_nanoseconds(record, at))

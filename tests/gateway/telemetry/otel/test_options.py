@@ -5,6 +5,7 @@ import pytest
 from gateway.telemetry.otel.options import OtelOptions, OtelOptionsError, otel_options
 
 URL = "http://collector:4318"
+METRICS = "OTEL_EXPORTER_OTLP_METRICS"
 
 
 @pytest.mark.parametrize(
@@ -21,6 +22,11 @@ URL = "http://collector:4318"
         ({"OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf"}, URL, OtelOptions(True, True, URL)),
         ({"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, None, None),
         ({"OTEL_SERVICE_NAME": "x"}, None, None),
+        ({f"{METRICS}_TEMPORALITY_PREFERENCE": "delta"}, URL, OtelOptions(True, True, URL, delta=True)),
+        ({f"{METRICS}_TEMPORALITY_PREFERENCE": "LowMemory"}, URL, OtelOptions(True, True, URL, delta=True)),
+        ({f"{METRICS}_TEMPORALITY_PREFERENCE": "cumulative"}, URL, OtelOptions(True, True, URL)),
+        ({f"{METRICS}_DEFAULT_HISTOGRAM_AGGREGATION": "base2_exponential_bucket_histogram"}, URL,
+         OtelOptions(True, True, URL, exponential=True)),
     ],
 )  # fmt: skip
 def test_what_is_sent(environ: dict[str, str], endpoint: str | None, wanted: OtelOptions | None) -> None:
