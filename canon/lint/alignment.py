@@ -313,8 +313,13 @@ def _word_right(text: str, at: int) -> int:
 
 def common_start(a: str, b: str) -> int:
     """Length of the longest common prefix."""
-    low, high = 0, min(len(a), len(b))
-    if a[:high] == b[:high]:
+    most, low, high = min(len(a), len(b)), 0, 1
+    while (
+        high < most and a[low:high] == b[low:high]
+    ):  # doubled, since most texts part within a few characters
+        low, high = high, 2 * high
+    high = min(high, most)
+    if a[low:high] == b[low:high]:
         return high
     while high - low > 1:
         middle = (low + high) // 2
@@ -327,12 +332,16 @@ def common_start(a: str, b: str) -> int:
 
 def common_end(a: str, b: str) -> int:
     """Length of the longest common suffix."""
-    low, high = 0, min(len(a), len(b))
-    if high == 0 or a[-high:] == b[-high:]:
+    end_a, end_b, low, high = len(a), len(b), 0, 1
+    most = min(end_a, end_b)
+    while high < most and a[end_a - high : end_a - low] == b[end_b - high : end_b - low]:  # as above
+        low, high = high, 2 * high
+    high = min(high, most)
+    if a[end_a - high : end_a - low] == b[end_b - high : end_b - low]:
         return high
     while high - low > 1:
         middle = (low + high) // 2
-        if a[len(a) - middle : len(a) - low] == b[len(b) - middle : len(b) - low]:
+        if a[end_a - middle : end_a - low] == b[end_b - middle : end_b - low]:
             low = middle
         else:
             high = middle

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Iterable
 from copy import copy
-from dataclasses import dataclass
 from hashlib import blake2b
+from typing import NamedTuple, TypeAlias
 
 from canon.lint.segments import Segment
 
@@ -14,21 +14,15 @@ _BLOCKS = 2_000_000
 Encode = Callable[[str], bytes]
 
 
-@dataclass(frozen=True, slots=True)
-class Replayed:
+class Replayed(NamedTuple):
     """One request against all before it, in tokens."""
 
     prompt: int
     reused: int
 
 
-@dataclass(slots=True)
-class _End:
-    """Where a chain of pieces ends: the hash of its last whole block and what is left behind it."""
-
-    chain: bytes
-    tail: bytes
-    blocks: int
+# Where a chain of pieces ends: the hash of its last whole block, what is left behind it, and the blocks so far.
+_End: TypeAlias = tuple[bytes, bytes, int]
 
 
 class PrefixModel:
@@ -65,43 +59,41 @@ class PrefixModel:
 
         Prompts share nothing with those of another `seed`, of 64 bytes at most.
         """
-        end, reused, matching = _End(seed, b"", 0), 0, True
+        chain, tail, blocks, reused, matching = seed, b"", 0, 0, True
         for data in pieces:
-            end, found = self._extend(end, data, matching)
-            matching = matching and found == end.blocks
-            reused = max(reused, found)
-        prompt = end.blocks * self._block_size + len(end.tail) // UNIT
+            stream = tail + data if tail else data
+            # The end behind it hangs on nothing else: not on how the stream was cut into pieces.
+            name = blake2b(stream, digest_size=16, key=chain).digest()
+            end = self._ends.get(name)
+            if end is not None:
+                chain, tail, blocks = end
+                reused = blocks if matching else reused
+                continue
+            end, found = self._hash(chain, stream, blocks, matching)
+            self._remember(name, end)
+            chain, tail, blocks = end
+            if matching:
+                reused, matching = found, found == blocks
+        prompt = blocks * self._block_size + len(tail) // UNIT
         whole = max(prompt - 1, 0) // self._block_size  # the last token is computed in any case
         return Replayed(prompt, min(reused, whole) * self._block_size)
 
-    def _extend(self, start: _End, data: bytes, matching: bool) -> tuple[_End, int]:
-        """The end behind `data`, and how many leading blocks up to there were known, 0 where matching had ended."""
-        name = blake2b(
-            len(start.tail).to_bytes(8, "big") + start.tail + data, digest_size=16, key=start.chain
-        )
-        key = name.digest()
-        known = self._ends.get(key)
-        if known is not None:
-            return known, known.blocks if matching else 0
-        end, found = self._hash(start, data, matching)
+    def _remember(self, name: bytes, end: _End) -> None:
         if len(self._ends) >= _STATES:
             self._ends.clear()
-        self._ends[key] = end
-        return end, found
+        self._ends[name] = end
 
-    def _hash(self, start: _End, data: bytes, matching: bool) -> tuple[_End, int]:
-        stream, chain, width = start.tail + data, start.chain, self._width
-        found = start.blocks if matching else 0
+    def _hash(self, chain: bytes, stream: bytes, blocks: int, matching: bool) -> tuple[_End, int]:
+        """The end behind `stream`, and how many leading blocks up to there were known while all before were."""
+        width, found = self._width, blocks
         whole = len(stream) // width
-        for index in range(whole):
-            block = stream[index * width : (index + 1) * width]
-            chain = blake2b(block, digest_size=12, key=chain).digest()
-            known = chain in self._new or chain in self._old
-            matching = matching and known
-            found += matching
+        for start in range(0, whole * width, width):
+            chain = blake2b(stream[start : start + width], digest_size=12, key=chain).digest()
             if chain not in self._new:
+                matching = matching and chain in self._old
                 self._add(chain)  # what is used goes on to be remembered
-        return _End(chain, stream[whole * width :], start.blocks + whole), found
+            found += matching
+        return (chain, stream[whole * width :], blocks + whole), found
 
     def _add(self, chain: bytes) -> None:
         self._new.add(chain)

@@ -66,22 +66,29 @@ def _prompt(prompt: Any) -> Iterator[Segment]:
 
 
 def _conversation(body: dict[str, Any], key: str) -> list[Segment]:
-    head: list[Segment] = []
+    pieces: list[Segment] = []
     for name in ("system", "instructions"):
-        if name in body and body[name] is not None:
-            head += _content((name,), body[name], "system", -1)
-    items = body[key] if isinstance(body[key], list) else [{"role": "user", "content": body[key]}]
-    messages = [_pieces((key, turn), item, turn) for turn, item in enumerate(items)]
-    if isinstance(body[key], str):
-        messages = [[Segment((key,), "user", "text", body[key], 0)]]
-    first = 0 if head else _first_system(items)
-    tools = list(_tools(body.get("tools")))
-    return [
-        *head,
-        *(piece for message in messages[:first] for piece in message),
-        *tools,
-        *(piece for message in messages[first:] for piece in message),
-    ]
+        if body.get(name) is not None:
+            pieces += _content((name,), body[name], "system", -1)
+    given, head = body[key], len(pieces)
+    if isinstance(given, str):
+        items: list[Any] = []
+        pieces.append(Segment((key,), "user", "text", given, 0))
+    else:
+        items = given if isinstance(given, list) else [{"role": "user", "content": given}]
+    for turn, item in enumerate(items):
+        # As most are: the way of all others takes ten times as long.
+        if type(item) is dict and item.keys() == _PLAIN:
+            role, content = item["role"], item["content"]
+            if type(content) is str and type(role) is str:
+                pieces.append(Segment((key, turn, "content"), role, "text", content, turn))
+                continue
+        pieces += _message((key, turn), item, turn)
+    if body.get("tools"):
+        first = 0 if head else _first_system(items)
+        place = sum(piece.turn < first for piece in pieces)
+        pieces[place:place] = _tools(body["tools"])
+    return pieces
 
 
 def _first_system(items: list[Any]) -> int:
@@ -95,16 +102,6 @@ def _first_system(items: list[Any]) -> int:
 def _tools(tools: Any) -> Iterator[Segment]:
     for index, tool in enumerate(tools if isinstance(tools, list) else ()):
         yield Segment(("tools", index), "tools", "tool", dump(tool))
-
-
-def _pieces(path: Path, item: Any, turn: int) -> list[Segment]:
-    if type(item) is dict and item.keys() == _PLAIN:
-        role, content = item["role"], item["content"]
-        if (
-            type(content) is str and type(role) is str
-        ):  # as most are: the way of all others takes ten times as long
-            return [Segment((*path, "content"), role, "text", content, turn)]
-    return list(_message(path, item, turn))
 
 
 def _message(path: Path, item: Any, turn: int) -> Iterator[Segment]:

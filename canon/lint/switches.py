@@ -8,6 +8,8 @@ from canon.lint.segments import Segment, dump
 SALTS = ("cache_salt", "extra_key")
 TEMPLATE_SWITCHES = ("chat_template_kwargs", "chat_template", "reasoning_effort", "documents")
 
+_ALL = frozenset((*SALTS, *TEMPLATE_SWITCHES))
+
 _SALT = Cause("cache_salt", "another cache salt", "one salt for all requests of a tenant")
 _SWITCH = Cause(
     "template_switch", "template switches differ", "the same switches in every request of a conversation"
@@ -16,7 +18,7 @@ _SWITCH = Cause(
 
 def switches_of(body: Any) -> list[Segment]:
     """Those that a body has, salts first, each as a piece with its name as path."""
-    if not isinstance(body, dict):
+    if not isinstance(body, dict) or _ALL.isdisjoint(body):
         return []
     names = [name for name in (*SALTS, *TEMPLATE_SWITCHES) if body.get(name) is not None]
     return [Segment((name,), "switch", "other", dump(body[name])) for name in names]

@@ -1,9 +1,9 @@
 """What was expected of a request before it went to its engine, and who expects it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -31,8 +31,7 @@ class Expected(Protocol):
         """The predictor's own, to find the request again."""
 
 
-@dataclass(frozen=True, slots=True)
-class Expectation:
+class Expectation(msgspec.Struct, frozen=True):
     """None: nothing is known."""
 
     predicted: int | None = None  # prompt tokens that the engine should reuse
@@ -44,8 +43,7 @@ class Expectation:
 NOTHING_EXPECTED = Expectation()
 
 
-@dataclass(frozen=True, slots=True)
-class Routed:
+class Routed(msgspec.Struct, frozen=True):
     """What whoever chose the replica expected, in prompt tokens."""
 
     predicted: int  # that it should have
@@ -54,7 +52,7 @@ class Routed:
     counted: bool  # these are the engine's own tokens, and not estimated
 
 
-class SentRequest(NamedTuple):
+class SentRequest(msgspec.Struct, frozen=True):
     """One request as it goes to its engine."""
 
     engine: str  # its name

@@ -4,6 +4,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from canon.lint.linter import utf8
-from canon.lint.prefix_model import UNIT, PrefixModel, Replayed
+from canon.lint.prefix_model import UNIT, PrefixModel
 from canon.lint.segments import Segment, segments_of
 from canon.lint.switches import SALTS, switches_of
 from engine_adapters.base import ReuseReport
@@ -76,13 +77,13 @@ class EngineShadow:
         if request.routed is not None:
             return self._expect_routed(request, request.routed, segments)
         pieces = _pieces(segments, request.tokens)
-        anywhere = Replayed(0, 0)
+        anywhere = 0
         if elsewhere is not None:
             with shared:
-                anywhere = elsewhere.replay_encoded(pieces, _seed(request.scope))
+                anywhere = elsewhere.replay_encoded(pieces, _seed(request.scope)).reused
         saved = self._saved(request)
         with self._lock:
-            sent, predicted, nearest = self._send(request, segments, switches, pieces, anywhere.reused)
+            sent, predicted, nearest = self._send(request, segments, switches, pieces, anywhere)
         divergence = _divergence(request.sent, segments, switches, sent, nearest)
         return Expectation(predicted, saved, divergence, sent)
 
@@ -153,16 +154,16 @@ class EngineShadow:
         pieces: Sequence[bytes],
         elsewhere: int,
     ) -> tuple[Sent, int, Nearest | None]:
-        salts = [piece for piece in switches if piece.path[0] in SALTS]
-        others = [piece for piece in switches if piece.path[0] not in SALTS]
-        # What no request had so far made no difference, so the models were the same until now.
-        if salts and self._salted is None:
-            self._salted = self._text.fork()
-        if others and self._switched is None:
-            self._switched = self._text.fork()
+        if switches:
+            self._fork(switches)
         text = self._text.replay_encoded(pieces, _seed(request.scope))
-        salted = _narrowed(self._salted, pieces, request.scope, salts, text)
-        switched = _narrowed(self._switched, pieces, request.scope, others, text)
+        salted = switched = text.reused
+        if self._salted is not None:
+            salts = [piece for piece in switches if piece.path[0] in SALTS]
+            salted = self._salted.replay_encoded(pieces, _seed_of(request.scope, salts)).reused
+        if self._switched is not None:
+            others = [piece for piece in switches if piece.path[0] not in SALTS]
+            switched = self._switched.replay_encoded(pieces, _seed_of(request.scope, others)).reused
         number, nearest = self._note(request.scope, segments)
         counted = request.tokens is not None
         sent = Sent(
@@ -182,16 +183,13 @@ class EngineShadow:
         ratio = 1.0 if counted else self._ratios.get(request.scope, 1.0)
         return sent, int(text.reused * ratio) // self._block * self._block, nearest
 
-
-def _narrowed(
-    model: PrefixModel | None,
-    pieces: Sequence[bytes],
-    scope: str,
-    switches: Sequence[Segment],
-    text: Replayed,
-) -> int:
-    """What is reused among prompts with the same switches."""
-    return text.reused if model is None else model.replay_encoded(pieces, _seed(scope, switches)).reused
+    def _fork(self, switches: Sequence[Segment]) -> None:
+        """What no request had so far made no difference, so the models were the same until now."""
+        salts = sum(piece.path[0] in SALTS for piece in switches)
+        if salts and self._salted is None:
+            self._salted = self._text.fork()
+        if salts < len(switches) and self._switched is None:
+            self._switched = self._text.fork()
 
 
 def _divergence(
@@ -208,7 +206,7 @@ def _divergence(
 def _pieces(segments: Sequence[Segment], tokens: NDArray[np.int32] | None) -> list[bytes]:
     """A prompt as bytes, `UNIT` a token."""
     if tokens is None:
-        return [utf8(f"<|{segment.role}|>{segment.text}") for segment in segments]
+        return [utf8(f"<|{role}|>{text}") for _, role, _, text, _, _ in segments]
     return list(_of_ids(tokens.astype(np.int32, copy=False).tobytes()))
 
 
@@ -217,10 +215,16 @@ def _of_ids(data: bytes) -> Iterator[bytes]:
         yield data[start : start + _PIECE]
 
 
-def _seed(scope: str, switches: Sequence[Segment] = ()) -> bytes:
+@lru_cache(maxsize=_SCOPES)
+def _seed(said: str) -> bytes:
     """What keeps prompts of different scopes apart."""
-    said = "\0".join([scope, *(f"{piece.path[0]}={piece.text}" for piece in switches)])
     return blake2b(utf8(said), digest_size=16).digest()
+
+
+def _seed_of(scope: str, switches: Sequence[Segment]) -> bytes:
+    """The same, of prompts with other switches of the template; not remembered, since there may be text in those."""
+    said = "\0".join([scope, *(f"{piece.path[0]}={piece.text}" for piece in switches)])
+    return _seed.__wrapped__(said)
 
 
 def _is_batch(body: Any) -> bool:

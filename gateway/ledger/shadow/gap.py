@@ -1,12 +1,12 @@
 """Why an engine reused less than its shadow had."""
 
-from typing import NamedTuple
+import msgspec
 
 from engine_adapters.base import ReuseReport
 from gateway.ledger.row import GapCause
 
 
-class Sent(NamedTuple):
+class Sent(msgspec.Struct, frozen=True):
     """What the shadow knew of one request when it was sent. Tokens are the shadow's own: ids, or bytes / 4."""
 
     engine: str

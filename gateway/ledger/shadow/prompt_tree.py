@@ -4,6 +4,8 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import msgspec
+
 from canon.lint.alignment import byte_length, common_end, common_start
 from canon.lint.history import History
 from canon.lint.segments import Segment
@@ -27,8 +29,7 @@ class _Node:
     children: list[int] = field(default_factory=list)  # newest last
 
 
-@dataclass(frozen=True, slots=True)
-class Nearest:
+class Nearest(msgspec.Struct, frozen=True):
     """What was found of one prompt before it was added."""
 
     shared: int  # pieces of it that an earlier prompt began with
@@ -52,8 +53,7 @@ class PromptTree:
         """What is nearest to a prompt; then it is remembered under its number."""
         root = hash(scope)
         keys = _path_keys(root, segments)
-        shared = next((at for at, key in enumerate(keys) if key not in self._nodes), len(keys))
-        through = self._nodes[keys[shared - 1]] if shared else None
+        shared, through = self._shared(keys)
         # A prompt that was sent before, or goes on from one that was, has lost nothing.
         goes_on = through is not None and (shared == len(keys) or through.ends)
         old: Sequence[Segment] = ()
@@ -62,6 +62,16 @@ class PromptTree:
         found = Nearest(shared, goes_on, through.request if through else None, old)
         self._remember(scope, segments, keys, shared, request)
         return found
+
+    def _shared(self, keys: Sequence[int]) -> tuple[int, _Node | None]:
+        """How many pieces an earlier prompt began with, and the last of them."""
+        nodes, through = self._nodes, None
+        for at, key in enumerate(keys):
+            node = nodes.get(key)
+            if node is None:
+                return at, through
+            through = node
+        return len(keys), through
 
     def _most_alike(
         self, scope: str, segments: Sequence[Segment], keys: Sequence[int], shared: int
@@ -75,9 +85,10 @@ class PromptTree:
             if head:
                 return [piece._replace(role=piece.role.rpartition("\0")[2]) for piece in head]
         ways_on = self._ways_on(keys[shared - 1] if shared else hash(scope))
-        alive = [key for key in ways_on if key in self._nodes]
-        best = max(alive, key=lambda key: _alike(self._nodes[key].segment, place), default=None)
-        if best is None or _alike(self._nodes[best].segment, place) < _ALIKE * len(place.text):
+        nodes = self._nodes
+        alike = {key: _alike(nodes[key].segment, place) for key in ways_on if key in nodes}
+        best = max(alike, key=alike.__getitem__, default=None)
+        if best is None or alike[best] < _ALIKE * len(place.text):
             return ()
         return self._whole(best)
 
@@ -112,18 +123,20 @@ class PromptTree:
     ) -> None:
         if shared < len(segments) and _in_head(segments[shared]):
             self._heads.add(_scoped_head(scope, segments))
-        parent = hash(scope)
-        for at, (piece, key) in enumerate(zip(segments, keys, strict=True)):
+        parent, nodes, node = hash(scope), self._nodes, None
+        ways_on = self._ways_on(parent)
+        for at, key in enumerate(keys):
             if at >= shared:
-                self._put(scope, piece, key, parent)
-            _newest(self._ways_on(parent), key)
-            self._nodes[key].request = request
-            parent = key
-        if keys:
-            self._nodes[keys[-1]].ends = True
+                self._put(scope, segments[at], key, parent)
+            if not ways_on or ways_on[-1] != key:
+                _newest(ways_on, key)
+            node = nodes[key]
+            node.request, ways_on, parent = request, node.children, key
+        if node is not None:
+            node.ends = True
         # The end goes before the beginning: a node without the one above it could not be found.
         for key in reversed(keys):
-            self._nodes.move_to_end(key)
+            nodes.move_to_end(key)
         while self._size > self._max and self._nodes:
             self._forget()
 
@@ -154,8 +167,6 @@ class PromptTree:
 
 
 def _newest(children: list[int], key: int) -> None:
-    if children and children[-1] == key:
-        return
     if key in children:
         children.remove(key)
     children.append(key)
@@ -165,8 +176,8 @@ def _newest(children: list[int], key: int) -> None:
 def _path_keys(root: int, segments: Sequence[Segment]) -> list[int]:
     """One number a piece, which stands for it and all before it."""
     keys, at = [], root
-    for piece in segments:
-        at = hash((at, piece.key))
+    for _, role, kind, text, _, _ in segments:
+        at = hash((at, role, kind, text))
         keys.append(at)
     return keys
 
