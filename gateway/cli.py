@@ -114,7 +114,7 @@ def bench_ledger(
     try:
         from bench import ledger as ledger_bench
     except ModuleNotFoundError as error:
-        refuse(f"The benchmark needs {error.name}: pip install 'kvgate[embedded]'")
+        refuse(f"The benchmark needs {error.name}: pip install 'kvgate[bench]'")
     if not ledger_bench.main(json=json, quick=quick):
         raise typer.Exit(1)
 
@@ -140,6 +140,8 @@ def bench_gateway(
 ) -> None:
     """What the gateway costs a request and a chunk, against a bare relay and LiteLLM's proxy."""
     try:
+        import aiohttp  # noqa: F401  of the bare relay, whose process would be the first to miss it
+
         from bench.gateway import table
         from bench.sim.trace import TraceError
     except ModuleNotFoundError as error:

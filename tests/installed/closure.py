@@ -43,12 +43,13 @@ def distributions(extras: Iterable[str]) -> set[str]:
     return found
 
 
-def environment(extras: Iterable[str], folder: Path) -> dict[str, str]:
+def environment(extras: Iterable[str], folder: Path, *more: str) -> dict[str, str]:
     """What a Python is started with to have, besides our packages, just what such an install brings.
 
-    It holds for the processes that it starts, too. `folder` is written to.
+    And `more` distributions, without what they need. It holds for the processes that it starts, too. `folder` is
+    written to.
     """
-    names = distributions(extras)
+    names = distributions(extras) | set(more)
     (folder / "sitecustomize.py").write_text(_HOOK)
     what = {
         "distributions": sorted(names),
@@ -61,11 +62,16 @@ def environment(extras: Iterable[str], folder: Path) -> dict[str, str]:
     return os.environ | {"PYTHONPATH": f"{folder}{os.pathsep}{ROOT}"}
 
 
+def requirements(extra: str = "") -> list[Requirement]:
+    """What pyproject.toml asks for on this platform: the base, or one extra alone."""
+    lines = _PROJECT["optional-dependencies"][extra] if extra else _PROJECT["dependencies"]
+    found = [Requirement(line) for line in lines]
+    return [each for each in found if each.marker is None or each.marker.evaluate()]
+
+
 def _requirements(name: str, extra: str) -> Iterator[Requirement]:
     if name == "kvgate":
-        lines = _PROJECT["optional-dependencies"][extra] if extra else _PROJECT["dependencies"]
-        found = [Requirement(line) for line in lines]
-        yield from (each for each in found if each.marker is None or each.marker.evaluate())
+        yield from requirements(extra)
         return
     try:
         lines = metadata.requires(name) or []

@@ -39,14 +39,14 @@ def _folder(name: str) -> Path:
 
 
 def _default_model() -> Path:
+    from engine_adapters.embedded.models import ModelError, cache_dir, resolve_model
+
     try:
-        from engine_adapters.embedded.models import ModelError, cache_dir, resolve_model
-    except ModuleNotFoundError as error:
+        return resolve_model(None, cache_dir=cache_dir(os.environ), progress=_say).tokenizer_path
+    except ModuleNotFoundError as error:  # of what converts it
         raise ModelFolderError(
             f"The default model needs {error.name}: pip install 'kvgate[embedded]'"
         ) from None
-    try:
-        return resolve_model(None, cache_dir=cache_dir(os.environ), progress=_say).tokenizer_path
     except ModelError as error:
         raise ModelFolderError(str(error)) from error
 
