@@ -41,12 +41,17 @@ class CanonTold:
 
     def header(self) -> bytes:
         """`full; edits=3; newlines=2; tool_order=1`; `would-edit` where nothing was changed, or `bypassed`."""
-        done = ["bypassed"]
-        if not self.bypassed:
+        told = f"{self.policy}; "
+        if self.bypassed:
+            told += "bypassed"
+        elif not self.edits:
+            told += "edits=0" if self.applied else "would-edit=0"
+        else:
             total = f"{'edits' if self.applied else 'would-edit'}={sum(self.edits.values())}"
-            done = [total, *_counts(self.edits)]
-        written = [f"control_tokens={self.control_tokens}"] if self.control_tokens else []
-        return "; ".join([self.policy, *done, *written]).encode()
+            told += "; ".join([total, *_counts(self.edits)])
+        if self.control_tokens:
+            told += f"; control_tokens={self.control_tokens}"
+        return told.encode()
 
     def fields(self) -> dict[str, object]:
         """What the access line says, but for what is nothing."""

@@ -2,19 +2,19 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import NamedTuple
 
 _PARENT = re.compile(rb"(?!ff)[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(?:-.*)?")
 _NOBODY = (b"0" * 32, b"0" * 16)
 _LONGEST_STATE = 4096  # bytes; the standard asks for at least 512 to be carried on
 
 
-@dataclass(frozen=True, slots=True)
-class TraceContext:
+class TraceContext(NamedTuple):
     """Which trace a request belongs to."""
 
     trace_id: str | None = None  # 32 hex digits; None: to none that is known
-    headers: Mapping[str, str] = field(default_factory=dict)  # to send on with it
+    headers: Mapping[str, str] = MappingProxyType({})  # to send on with it
     span: object | None = None  # of who follows it here
 
 
@@ -23,7 +23,10 @@ NO_TRACE = TraceContext()
 
 def client_trace(headers: Mapping[bytes, bytes]) -> TraceContext:
     """The client's trace, to be carried on as it came; what is no valid `traceparent` is dropped."""
-    parent = headers.get(b"traceparent", b"").strip()
+    parent = headers.get(b"traceparent")
+    if parent is None:
+        return NO_TRACE
+    parent = parent.strip()
     match = _PARENT.fullmatch(parent)
     if match is None or match[1] == _NOBODY[0] or match[2] == _NOBODY[1]:
         return NO_TRACE

@@ -31,7 +31,7 @@ class OtelTracing(Tracing):
     """Sends spans and metrics from threads of their own; a collector that is away loses them, and holds up nothing."""
 
     def __init__(self, options: OtelOptions, tally: Tally) -> None:
-        resource = _resource(options)
+        resource = resource_of(options)
         self._tracers: TracerProvider | None = None
         self._meter_provider: MeterProvider | None = None
         self._spans: Spans | None = None
@@ -91,7 +91,7 @@ def _endpoint(options: OtelOptions, signal: str) -> str | None:
     return None if options.endpoint is None else f"{options.endpoint.rstrip('/')}/v1/{signal}"
 
 
-def _resource(options: OtelOptions) -> Resource:
+def resource_of(options: OtelOptions) -> Resource:
     """As the environment describes this process; its service is `kvgate` where nothing else is said.
 
     Processes that the environment describes alike are still told apart: sums over them would else be one's alone.
@@ -103,4 +103,15 @@ def _resource(options: OtelOptions) -> Resource:
     if options.instance is not None:
         said = [resource.attributes.get(SERVICE_INSTANCE_ID), options.instance]
         own[SERVICE_INSTANCE_ID] = "/".join(str(each) for each in said if each)
-    return resource.merge(Resource(own))
+    return _HashedOnce(resource.merge(Resource(own)))
+
+
+class _HashedOnce(Resource):
+    """Exporters look every span up by its resource, and the SDK writes it as JSON for each hash of it."""
+
+    def __init__(self, same: Resource) -> None:
+        super().__init__(same.attributes, same.schema_url)
+        self._hashed = super().__hash__()
+
+    def __hash__(self) -> int:
+        return self._hashed

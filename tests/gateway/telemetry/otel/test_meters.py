@@ -14,11 +14,13 @@ from opentelemetry.sdk.metrics.export import (
     InMemoryMetricReader,
     Metric,
 )
+from opentelemetry.sdk.resources import Resource
 
 from gateway.settings import GatewaySettings
 from gateway.telemetry.facts import RequestFacts
+from gateway.telemetry.otel.exporting import resource_of
 from gateway.telemetry.otel.meters import Meters, Recorded
-from gateway.telemetry.otel.options import otel_options
+from gateway.telemetry.otel.options import OtelOptions, otel_options
 from gateway.telemetry.tally import Tally
 from tests.gateway.running_server import running
 from tests.gateway.telemetry.collector import collector
@@ -116,3 +118,14 @@ def test_the_sdk_may_be_told_to_choose_the_buckets(monkeypatch: pytest.MonkeyPat
     (point,) = sent_by_a_gateway(monkeypatch, asked)[DURATION]
     assert point.count == 1
     assert sum(point.positive.bucket_counts) == 1
+
+
+def test_what_a_process_says_of_itself_is_found_by_what_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=test")
+    ours = resource_of(OtelOptions(True, True, instance="1"))
+    same = Resource(dict(ours.attributes), ours.schema_url)
+    assert ours.attributes["deployment.environment.name"] == "test"
+    assert (hash(ours), ours) == (hash(same), same)
+    other = resource_of(OtelOptions(True, True, instance="2"))
+    assert ours != other
+    assert hash(ours) != hash(other)
