@@ -49,6 +49,7 @@ class _Wanted:
     tokens: Tokens
     every_state: bool = False  # along it; False: the one behind its end
     used_before: bool = False  # only as far as its blocks were in use before this time
+    to_copy: bool = True  # False: only where it is below the device is to be found out
     leaving: StateOnDevice | None = None  # that one, where the device has just dropped it
     number: int | None = None  # of its scope's last purge, when it was dropped
 
@@ -105,6 +106,10 @@ class Backup:
     def copy_second_use(self, scope: str, tokens: Tokens) -> None:
         """The same for as many of the leading blocks as were used before, cached since or not; all are used now."""
         self._put(_Wanted(scope, tokens.copy(), every_state=True, used_before=True))
+
+    def note(self, scope: str, tokens: Tokens) -> None:
+        """Copy nothing, but let the index know which tiers have the ready blocks of `tokens`; returns at once."""
+        self._put(_Wanted(scope, tokens.copy(), to_copy=False))
 
     def copy_leaving(self, scope: str, tokens: Tokens, state: StateOnDevice) -> None:
         """The same for a state that the device evicts, behind its KV; not if too many are on their way already."""
@@ -209,6 +214,9 @@ class Backup:
         if not len(wanted.tokens) or (self._states is None and self._lies_below(wanted)):
             return
         headers = self._chains.headers(wanted.scope, wanted.tokens)
+        if not wanted.to_copy:
+            self._note_every_block(wanted, headers)
+            return
         if self._note("host", self._ways.host, wanted, headers):
             self._pass_on(wanted, headers, number)
             return
@@ -243,6 +251,16 @@ class Backup:
         tokens = wanted.tokens[: len(headers) * self._cache.block_size]
         self._cache.found_below(tokens, wanted.scope, name, moment)
         return True
+
+    def _note_every_block(self, wanted: _Wanted, headers: Sequence[BlockHeader]) -> None:
+        keys = [header.key for header in headers]
+        below: dict[TierName, Tier] = {"host": self._ways.host, **self._ways.colder}
+        for name, tier in below.items():
+            there = np.concatenate(([False], tier.contains(keys), [False]))
+            for first, last in np.flatnonzero(there[1:] != there[:-1]).reshape(-1, 2).tolist():
+                moment = tier.stamp(keys[first:last])
+                if moment is not None:
+                    self._cache.found_below(wanted.tokens, wanted.scope, name, moment, first, last)
 
     def _to_host(self, wanted: _Wanted, headers: list[BlockHeader], first: int, number: int) -> None:
         lease = self._cache.hold(wanted.tokens, wanted.scope)

@@ -1,5 +1,6 @@
 """What of a prompt is worth bringing up, and the fetch that does it."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -21,6 +22,10 @@ from cache_core.tiered.purges import Purges
 from cache_core.tiered.ways import Ways
 from cache_core.tokens import Tokens
 from cache_core.transfer import Priority
+
+Came = Callable[
+    [str, Tokens], None
+]  # (scope, tokens): some of these blocks came up from below; must be quick
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +59,7 @@ class Parts:
     patience: Patience
     together: Together
     observer: CacheObserver
+    came: Came
 
 
 class Prefetcher:
@@ -70,6 +76,7 @@ class Prefetcher:
         self._patience = parts.patience
         self._together = parts.together
         self._observer = parts.observer
+        self._came = parts.came
 
     def wait(self, start: int, blocks: int) -> float:
         """Seconds that a request waits at most for blocks from token `start` on."""
@@ -106,11 +113,13 @@ class Prefetcher:
         front, split = decision.front, decision.split
         if self._layered(sources, decision, inquiry):
             front = split = 0
-        over: Ended = partial(self._over, decision, began, matched // size)
+        over: Ended = partial(self._over, decision, began, matched // size, scope, tokens)
         load = fetch = None
         if split < decision.blocks:
             over = self._fetches.ended  # the load tells
-            load = self._load_behind(headers, sources, matched // size, (front, split), began, decision)
+            load = self._load_behind(
+                headers, sources, matched // size, (front, split), began, decision, scope, tokens
+            )
         if front:
             fetch = self._prepare(tokens[: matched + front * size + 1], scope, headers, sources[:front], over)
         if fetch is not None:
@@ -132,6 +141,8 @@ class Prefetcher:
         parts: tuple[int, int],
         began: float,
         decision: Plan,
+        scope: str,
+        tokens: Tokens,
     ) -> OwnLoad:
         """For what is loaded while what lies before it is computed; `parts` are where the first ends and it begins."""
         size = self._cache.block_size
@@ -139,6 +150,7 @@ class Prefetcher:
         end = (first + len(sources)) * size
 
         def settled(ready: int) -> None:
+            self._came(scope, tokens[:ready])
             rest = self._estimates.recompute(ready, max(end - ready, 0) // size)
             took = self._ways.engine.clock.now() - began
             self._observer.regretted(decision.regret(took + float(rest.sum())))
@@ -189,8 +201,12 @@ class Prefetcher:
         self._chains.remember(chain)
         return found
 
-    def _over(self, decision: Plan, began: float, first: int, fetch: Fetch) -> None:
+    def _over(
+        self, decision: Plan, began: float, first: int, scope: str, tokens: Tokens, fetch: Fetch
+    ) -> None:
         """A decision to load cost the time of its fetch, and what computing takes that which it did not bring."""
+        if fetch.brought():
+            self._came(scope, tokens[: fetch.loaded_to * self._cache.block_size])
         took = self._ways.engine.clock.now() - began
         left = max(first + decision.blocks - fetch.loaded_to, 0)
         rest = self._estimates.recompute(fetch.loaded_to * self._cache.block_size, left)

@@ -115,6 +115,7 @@ class TieredCache:
             Patience(self.options.fetch_deadline, self.options.patience, self.options.reserve_blocks),
             self._together(device),
             observer,
+            self._came,
         )
         self._prefetcher = Prefetcher(parts) if self.states is None else WholePrefetcher(parts, self.states)
         self._asker = Asker(self._respond, self._on_ready)
@@ -174,6 +175,11 @@ class TieredCache:
         wanted = self.options.write_policy == "write_through_on_second_hit" and self.host.num_blocks
         if wanted and len(tokens):
             self._backup.copy(scope, tokens)
+
+    def _came(self, scope: str, tokens: Tokens) -> None:
+        """Of these ready blocks some came up. Where their use copies them down, that finds out where they are."""
+        if self.options.write_policy != "write_through_on_second_hit" and len(tokens):
+            self._backup.note(scope, tokens[: len(tokens) // self.cache.block_size * self.cache.block_size])
 
     def ended(self, tokens: Tokens, scope: str = "default") -> None:
         """A request that made `tokens` ready ends: what of it was computed a second time is worth a copy, too."""

@@ -67,7 +67,7 @@ class WholePrefetcher(Prefetcher):
             self._observer.decided(plan.decided(found.sources[found.ready :]))
         if best.blocks * self._cache.block_size <= now:
             return Answer(now, covered=covered)
-        over = partial(self._over, plan, began, found.ready)
+        over = partial(self._over, plan, began, found.ready, scope, tokens)
         answer = self._bring_up(tokens, scope, found, best, number, priority, over)
         return answer or Answer(now, covered=covered)
 

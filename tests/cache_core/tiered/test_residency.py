@@ -1,15 +1,17 @@
 """Where the blocks of a prefix are, over all tiers, and what is not asked or copied because it is known."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from cache_core.residency import BITS
-from cache_core.tiered import TieringOptions
+from cache_core.tiered import TieringOptions, WritePolicy
 from tests.cache_core.tiered.test_observed import prompt
 from tests.cache_core.tiered.test_tiered_cache import PROMPT, warm
-from tests.cache_core.tiered.world import BLOCK, World, until, world
+from tests.cache_core.tiered.world import BLOCK, PATIENT, World, until, world
 
 IDS = np.array(PROMPT, dtype=np.int32)
 ALL = BITS["device"] | BITS["host"] | BITS["disk"]
@@ -45,6 +47,35 @@ def test_what_was_copied_down_is_known_to_be_there(tmp_path: Path) -> None:
         assert known(it) == [BITS["device"]] * 5
         warm(it)
         until(lambda: known(it) == [ALL | BITS["store"]] * 5)
+
+
+@pytest.mark.parametrize("policy", ["write_through_on_second_hit", "write_back", "none"])
+def test_what_came_up_is_known_to_be_where_it_came_from(tmp_path: Path, policy: WritePolicy) -> None:
+    with world(tmp_path) as it:
+        warm(it)
+    with world(tmp_path, options=replace(PATIENT, write_policy=policy)) as it:
+        assert it.fetch(PROMPT)
+        assert it.run([*PROMPT[:-1], 1, 2, 3, 4, 5]) == 5 * BLOCK
+        until(lambda: known(it)[:5] == [ALL] * 5)
+        it.settle()
+        more = known(it, [*PROMPT[:-1], 1, 2, 3, 4, 5])
+        assert more[5:] == [BITS["device"]], "what was computed lies on the device alone"
+
+
+def test_each_block_that_came_up_is_known_for_itself(tmp_path: Path) -> None:
+    with world(tmp_path, options=replace(PATIENT, write_policy="none")) as it:
+        headers = it.tiers._chains.headers("default", IDS)
+        it.run(PROMPT)
+        lease = it.cache.hold(IDS)
+        rows = torch.zeros((5, it.device.bytes_per_block), dtype=torch.uint8)
+        it.device.read_blocks(lease.blocks, rows)
+        lease.release()
+        it.tiers.host.put([headers[n] for n in (0, 2, 3)], [rows[n].numpy() for n in (0, 2, 3)])
+        it.tiers.colder["disk"].put(headers[1:3], [rows[n].numpy() for n in (1, 2)])
+        it.cache.flush()
+        assert it.fetch(PROMPT)
+        both, host = BITS["host"] | BITS["disk"], BITS["host"]
+        until(lambda: known(it) == [BITS["device"] | each for each in (host, both, both, host)])
 
 
 def test_tiers_are_not_asked_for_what_they_are_known_to_have(
