@@ -116,8 +116,8 @@ def test_after_its_rest_a_disk_is_asked_again(tmp_path: Path) -> None:
 def test_closing_while_the_disk_hangs_ends_and_lets_go_of_every_lease(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cache_core.tiered.tiered_cache._CLOSING", 0.05)
     filled(tmp_path)
+    monkeypatch.setattr("cache_core.tiered.tiered_cache._CLOSING", 0.05)
     files = FaultyFiles()
     with world(tmp_path, files=files) as it:
         files.hang_reads = True
