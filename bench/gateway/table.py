@@ -25,7 +25,8 @@ _KB = 1000.0
 class _Plan:
     """How long each part takes. Seconds, but for counts."""
 
-    rounds: int
+    rounds: int  # of all but rates
+    turns: int  # of each server's rate: short and many, since a machine's pace changes from one second to the next
     rate_s: float
     alone_s: float
     paced_s: float
@@ -35,8 +36,10 @@ class _Plan:
     held_pause_ms: float
 
 
-_FULL = _Plan(3, 4.0, 2.0, 10.0, 600, 1000, 60, 500.0)  # 5 minutes with a chunk every 5 s, ten times as fast
-_QUICK = _Plan(1, 2.0, 1.0, 4.0, 250, 1000, 16, 500.0)
+_FULL = _Plan(
+    3, 11, 1.5, 2.0, 10.0, 600, 1000, 60, 500.0
+)  # 5 minutes with a chunk every 5 s, ten times as fast
+_QUICK = _Plan(2, 5, 1.0, 1.0, 4.0, 250, 1000, 16, 500.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,13 +129,14 @@ class _Bench:
             return None
         return resolve_model(None, cache_dir=cache_dir(os.environ), progress=self._progress).tokenizer_path
 
-    def _rates(self, servers: Mapping[str, Running]) -> dict[str, Rate]:
+    def _rates(self, servers: Mapping[str, Running]) -> dict[str, list[Rate]]:
+        """By turns: what is compared was measured within the same few seconds."""
         found: dict[str, list[Rate]] = {name: [] for name in servers}
-        for number in range(self._plan.rounds):
+        for number in range(self._plan.turns):
+            self._progress(f"{CLIENTS} clients, turn {number + 1} of {self._plan.turns}")
             for name, server in servers.items():
-                self._progress(f"{name}: {CLIENTS} clients, round {number + 1} of {self._plan.rounds}")
                 found[name].append(self._measures.rate(server, self._plan.rate_s))
-        return {name: _median(rates) for name, rates in found.items()}
+        return found
 
     def _alone(self, upstream: Running, servers: Mapping[str, Running]) -> dict[str, float]:
         """Median seconds that each server adds to the upstream's own, for one client."""
@@ -169,7 +173,7 @@ class _Bench:
         return self._measures.held(server, plan.held, plan.held_chunks, plan.held_pause_ms)
 
     def _request_rows(
-        self, rates: Mapping[str, Rate], alone: Mapping[str, float], late: Mapping[str, float]
+        self, rates: Mapping[str, list[Rate]], alone: Mapping[str, float], late: Mapping[str, float]
     ) -> list[Figure]:
         return [
             self._rate_row("requests/s on one core, everything on", _OURS, _LITELLM, rates, 25),
@@ -178,20 +182,22 @@ class _Bench:
             _milliseconds(f"p99 at {RATE:.0f} requests/s, open loop", late, 3),
         ]
 
-    def _whole_row(self, rates: Mapping[str, Rate]) -> Figure:
+    def _whole_row(self, rates: Mapping[str, list[Rate]]) -> Figure:
         name = "requests/s with tokenize, routing over 2 replicas, traces"
         return self._rate_row(name, _WHOLE, _BARE, rates, 0.3)
 
-    def _rate_row(self, name: str, ours: str, peer: str, rates: Mapping[str, Rate], target: float) -> Figure:
-        own, theirs = rates[ours].per_second, rates[peer].per_second if peer in rates else None
-        ratio = None if theirs is None else own / theirs
+    def _rate_row(
+        self, name: str, ours: str, peer: str, rates: Mapping[str, list[Rate]], target: float
+    ) -> Figure:
+        """The ratio is the median of the turns' own."""
+        own, theirs = (
+            [each.per_second for each in rates[ours]],
+            [each.per_second for each in rates.get(peer, ())],
+        )
+        ratio = median(mine / its for mine, its in zip(own, theirs, strict=True)) if theirs else None
         missing = self._missing.get(peer, "")
-        return Figure(name, peer, theirs, own, "requests/s", ratio, target, "at least", missing)
-
-
-def _median(rates: list[Rate]) -> Rate:
-    per_second, cpu = median(rate.per_second for rate in rates), median(rate.cpu_s for rate in rates)
-    return Rate(per_second, cpu, sum(rate.failed for rate in rates))
+        of_peer = median(theirs) if theirs else None
+        return Figure(name, peer, of_peer, median(own), "requests/s", ratio, target, "at least", missing)
 
 
 def _milliseconds(name: str, seconds: Mapping[str, float], target: float) -> Figure:
@@ -210,9 +216,9 @@ def _stream_rows(chunks: Mapping[str, float], held: Held) -> list[Figure]:
     ]
 
 
-def _facts(rates: Mapping[str, Rate], direct: Rate, alone: Mapping[str, float]) -> dict[str, str]:
-    cpu = {name: f"{rate.cpu_s * 1e6:,.0f} us" for name, rate in rates.items()}
-    failed = sum(rate.failed for rate in rates.values())
+def _facts(rates: Mapping[str, list[Rate]], direct: Rate, alone: Mapping[str, float]) -> dict[str, str]:
+    cpu = {name: f"{median(rate.cpu_s for rate in turns) * 1e6:,.0f} us" for name, turns in rates.items()}
+    failed = sum(rate.failed for turns in rates.values() for rate in turns)
     return {
         "upstream alone": f"{direct.per_second:,.0f} requests/s",
         "CPU time a request": ", ".join(f"{name} {each}" for name, each in cpu.items()),
