@@ -152,7 +152,9 @@ class Attempts:
         record.stages.sending()
         record.attempts += 1
         began = time.monotonic()
-        answer = await held.enter(remote.engine.relay(sent.request, sent.rewrites))
+        relay = remote.engine.relay(sent.request, sent.rewrites)
+        answer = await relay.__aenter__()
+        held.entered(relay)
         begun = await held.begin(answer)
         if not begun.first and answer.status < 400 and sent.request.stream:
             raise EngineFailureError(f"The engine {remote.name} ended its stream before it began.")

@@ -29,11 +29,9 @@ class Held:
         self._relay: AbstractAsyncContextManager[RelayedAnswer] | None = None
         self._reading: AsyncGenerator[bytes] | None = None
 
-    async def enter(self, relay: AbstractAsyncContextManager[RelayedAnswer]) -> RelayedAnswer:
-        """The answer, once there is one."""
-        answer = await relay.__aenter__()
+    def entered(self, relay: AbstractAsyncContextManager[RelayedAnswer]) -> None:
+        """There is an answer now."""
         self._relay = relay
-        return answer
 
     async def begin(self, answer: RelayedAnswer) -> Begun:
         """Wait for the first piece. Raises EngineFailureError, as `answer.chunks` does."""

@@ -91,7 +91,10 @@ class _OneResponse(GenerationEndpoint):
             rewrites = Rewrites(usage_rewrite(None), error_event(self._route))
             held = Held()
             stack.push_async_callback(held.aclose)
-            begun = await held.begin(await held.enter(remote.engine.relay(request, rewrites)))
+            relay = remote.engine.relay(request, rewrites)
+            answer = await relay.__aenter__()
+            held.entered(relay)
+            begun = await held.begin(answer)
             told = partial(self._forget, record) if self._route == "response_delete" else None
             return await self._relayed.pass_on(begun, None, send, stream, record, told)
 

@@ -97,30 +97,20 @@ class GenerationEndpoint:
         stream = EventStream(send, self._settings.write_stall_s, named_errors=self._route == "messages")
         try:
             with guard:
-                finish = await self._all_but_last(raw, headers, send, stream, record)
+                try:
+                    finish = await self._dispatch(raw, headers, send, stream, record)
+                except (ClientGoneError, StreamAbortedError):
+                    raise
+                except Exception as error:
+                    if not stream.started:
+                        raise
+                    await stream.fail(refusal(error, record, self._settings.retry_after_s))
+                    raise StreamAbortedError from error
         except asyncio.CancelledError:
             # Not the client: the server ends and has waited long enough. The task ends right after this answer.
             raise await self._cut(stream) from None
         # The last bytes go out with the guard gone: servers report a complete answer as a disconnect.
         await finish()
-
-    async def _all_but_last(
-        self,
-        raw: bytes,
-        headers: Mapping[bytes, bytes],
-        send: Send,
-        stream: EventStream,
-        record: RequestRecord,
-    ) -> Finish:
-        try:
-            return await self._dispatch(raw, headers, send, stream, record)
-        except (ClientGoneError, StreamAbortedError):
-            raise
-        except Exception as error:
-            if not stream.started:
-                raise
-            await stream.fail(refusal(error, record, self._settings.retry_after_s))
-            raise StreamAbortedError from error
 
     async def _dispatch(
         self,

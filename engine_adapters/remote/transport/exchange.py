@@ -94,7 +94,7 @@ class Exchange:
     @property
     def waits_until(self) -> float | None:
         """Of the loop's clock; None: nobody waits."""
-        return None if self._waiter is None else self._until
+        return None if self._waiter is None or self._waiter.done() else self._until
 
     def late(self) -> None:
         """What was waited for did not come."""
@@ -216,18 +216,16 @@ class Exchange:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def _wake(self) -> None:
-        waiter = self._waiter
+        waiter, self._waiter = self._waiter, None
         if waiter is not None and not waiter.done():
             waiter.set_result(None)
 
-    async def _wait(self, until: float) -> None:
+    def _wait(self, until: float) -> "asyncio.Future[None]":
+        """To be awaited at once; done when something has come, or nothing will."""
         self._until = until
         self._line.watch(until)
-        self._waiter = self._loop.create_future()
-        try:
-            await self._waiter
-        finally:
-            self._waiter = None
+        waiter = self._waiter = self._loop.create_future()
+        return waiter
 
 
 def _unpacked(unpacker: "zlib._Decompress", data: bytes) -> bytes:
