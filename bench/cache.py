@@ -35,13 +35,15 @@ def _hits(folder: Path, rounds: int, progress: Progress) -> list[Figure]:
 
 def _moves(folder: Path, progress: Progress) -> list[Figure]:
     progress("transfers between host and device")
-    moved = transfer.run()
+    moved, checked = transfer.run(), transfer.run(checksums=True)
     progress("reads through the disk tier")
     read = disk.run(folder)
     copy, raw = "one big copy_", "raw parallel reads"
     rows = [
         _share("host to device", copy, moved.big_up, moved.up, 0.7),
         _share("device to host", copy, moved.big_down, moved.down, 0.7),
+        _share("host to device, checksums included", copy, checked.big_up, checked.up, 0),
+        _share("device to host, checksums included", copy, checked.big_down, checked.down, 0),
         _share("disk read through the tier, checks included", raw, read.raw, read.tier, 0.8),
     ]
     if read.over_files is not None and read.one_file_a_block is not None:

@@ -55,8 +55,12 @@ def run(
     blocks: int = 256,
     rounds: int = 9,
     native: bool = True,
+    checksums: bool = False,
 ) -> TransferFigures:
-    """Move `blocks` shuffled blocks (layout None: a small model's) down into a host tier and up again."""
+    """Move `blocks` shuffled blocks (layout None: a small model's) down into a host tier and up again.
+
+    With `checksums` as the embedded engine does it: each block's is made on the way down and checked on the way up.
+    """
     device = device or torch.device("cuda" if torch.cuda.is_available() else "cpu")
     copy = _span_copy() if native else None
     shape = layout or LayerLayout(3, 64, 64)
@@ -64,7 +68,7 @@ def run(
     for pool in (*tier.keys, *tier.values):
         pool.fill_(1)
     total = blocks * tier.bytes_per_block
-    host = HostTier(total, tier.bytes_per_block, BLOCK_SIZE, pin_memory=pin_memory)
+    host = HostTier(total, tier.bytes_per_block, BLOCK_SIZE, pin_memory=pin_memory, checksums=checksums)
     host.rows[:] = 1  # pages are there before anything is measured
     numbers = np.random.default_rng(0).permutation(2 * blocks).astype(np.int32)
     headers = _headers(blocks)

@@ -212,6 +212,16 @@ class PrefixCache:
         with self._lock:
             return self._evict(n, spill)
 
+    def prune(self) -> int:
+        """For idle time: forget branches that were not used within their time to live; says how many blocks.
+
+        Down to where somebody else's prefix ends. They are copied nowhere.
+        """
+        with self._lock:
+            freed = sum(self._prune(leaf) for leaf in self._policy.expired())
+            self._count_evicted(freed)
+            return freed
+
     def compact(self, limit: int = 8) -> bool:
         """For idle time: move up to `limit` blocks that no lease pins, so that prefixes and free room lie together.
 
@@ -422,6 +432,20 @@ class PrefixCache:
             elif above is not None:
                 self._removed_below(above)
         self._count_evicted(freed)
+        return freed
+
+    def _prune(self, leaf: Node) -> int:
+        """Forget a leaf, and of what is above it all that was used last with it."""
+        freed, node, root, used = 0, leaf, root_of(leaf), leaf.last_access
+        while node.evictable and node.parent is not None and node.last_access == used:
+            if node is not leaf and node.retained is not None:
+                break
+            above, blocks = node.parent, node.num_blocks
+            self._observer.evicted("device", "ttl", blocks, self._ticks.age(used))
+            freed += self._release_end(root, node, blocks)
+            self._policy.removed(node)
+            node = above
+        self._removed_below(node)
         return freed
 
     def _lies_in(self, node: Node) -> TierName | None:

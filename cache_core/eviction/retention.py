@@ -40,6 +40,7 @@ class Retention(EvictionPolicy):
         self._worthless = LeafQueue(lambda node: node.last_access)
         self._aside: dict[Node, None] = {}
         self._times: list[tuple[float, int, Retained]] = []
+        self._expired: dict[Retained, None] = {}  # their time to live is over, and nobody used them since
         self._tidy_at = _TIDY_FROM
         self._order = count()
         self.refused = 0  # wishes to keep that were over a limit
@@ -106,6 +107,13 @@ class Retention(EvictionPolicy):
             self._aside[node] = None
         return self._overruled()
 
+    def expired(self) -> list[Node]:
+        """Evictable leaves that were not used within their time to live: nobody is to come back to them."""
+        if self._times:
+            self._tell_time()
+        self._expired = {one: None for one in self._expired if _in_force(one) and one.worthless}
+        return [one.node for one in self._expired if one.node.evictable and not one.kept]
+
     def tail(self, node: Node) -> int:
         return self._policy.tail(node)
 
@@ -152,7 +160,9 @@ class Retention(EvictionPolicy):
                 continue
             if retained.kept and retained.kept_until <= now:
                 self._keeps.remove(retained)
-            retained.worthless = retained.worthless or retained.worthless_from <= now
+            if retained.worthless_from <= now:
+                retained.worthless = True
+                self._expired[retained] = None
             self._offer_again(retained.node)
 
     def _used_again(self, retained: Retained) -> None:

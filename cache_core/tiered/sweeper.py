@@ -1,30 +1,31 @@
 """Makes room on the device before it is needed, while nobody waits."""
 
 import logging
-from collections.abc import Callable
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Mapping
 from threading import Event, Thread
 
+from cache_core.metrics import TierName
 from cache_core.tiered.tiered_cache import TieredCache
+from cache_core.tiers.base import Watermarks
 
 log = logging.getLogger(__name__)
 
 _CLOSING = 10.0  # seconds
-
-
-@dataclass(frozen=True, slots=True)
-class Watermarks:
-    """Shares of a tier that are in use: sweeping starts above `start` and ends below `stop`."""
-
-    start: float = 0.85
-    stop: float = 0.70
+_RESTS = (
+    20.0  # times as long as a colder tier took to clean, it is left alone: a look at all of it may take long
+)
 
 
 class Sweeper:
-    """A thread that demotes cold blocks, compacts the device's and cleans colder tiers; never on a request's path.
+    """A thread that demotes cold blocks, prunes dead ones, compacts the device's and cleans colder tiers.
+
+    Never on a request's path.
 
     Args:
         busy: whether the engine works now; then the sweeper lets go.
+        watermarks: of every tier.
+        apart: of single tiers, where they have others.
         batch: blocks that are demoted, or twice the blocks that are moved, before it looks at `busy` again.
         pause: seconds between two looks.
     """
@@ -36,10 +37,15 @@ class Sweeper:
         watermarks: Watermarks | None = None,
         batch: int = 16,
         pause: float = 0.5,
+        apart: Mapping[TierName, Watermarks] | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._tiers = tiers
         self._busy = busy
         self._marks = watermarks or Watermarks()
+        self._apart = dict(apart or {})
+        self._clock = clock
+        self._rest_until: dict[TierName, float] = {}
         self._batch = batch
         self._pause = pause
         self._ended = Event()
@@ -47,20 +53,20 @@ class Sweeper:
         self._thread.start()
 
     def sweep(self) -> int:
-        """Demote down to the lower watermark, on every tier where the upper one is passed, while nobody works.
+        """Demote down to the lower watermark, on device and host where the upper one is passed, while nobody works.
 
-        From the device to the host, and from there to what lies below; says how many blocks were freed. Colder tiers
-        keep to their sizes when they write, and clean up in `Tier.clean`.
+        From the device to the host, and from there to what lies below; says how many blocks were freed. Those tiers
+        keep to their watermarks in `clean`. Dead branches go first, whatever is in use.
         """
-        return self._sweep(self._used, self._tiers.demote) + self._sweep(
-            self._host_used, self._tiers.sweep_host
-        )
+        pruned = self._tiers.cache.prune() if self._goes_on() else 0
+        device = self._sweep("device", self._used, self._tiers.demote)
+        return pruned + device + self._sweep("host", self._host_used, self._tiers.sweep_host)
 
-    def _sweep(self, used: Callable[[], float], free: Callable[[int], int]) -> int:
-        freed = 0
-        if used() <= self._marks.start:
+    def _sweep(self, tier: TierName, used: Callable[[], float], free: Callable[[int], int]) -> int:
+        freed, marks = 0, self._marks_of(tier)
+        if used() <= marks.start:
             return 0
-        while used() > self._marks.stop and self._goes_on():
+        while used() > marks.stop and self._goes_on():
             gone = free(self._batch)
             if not gone:
                 break
@@ -71,6 +77,16 @@ class Sweeper:
         """Move device blocks together, while nobody works."""
         while self._goes_on() and self._tiers.cache.compact(self._batch // 2 or 1):
             pass
+
+    def clean(self) -> None:
+        """Clean colder tiers and keep them to their watermarks, while nobody works."""
+        for name, tier in self._tiers.colder.items():
+            began = self._clock()
+            if began < self._rest_until.get(name, began) or not self._goes_on():
+                continue
+            tier.clean(self._goes_on, self._marks_of(name))
+            ended = self._clock()
+            self._rest_until[name] = ended + _RESTS * (ended - began)
 
     def close(self) -> None:
         """End the thread; one that cleans a disk that hangs is left to itself after some seconds."""
@@ -85,9 +101,8 @@ class Sweeper:
         stats = self._tiers.host.stats()
         return (stats.used_bytes or 0) / stats.capacity_bytes if stats.capacity_bytes else 0.0
 
-    def _clean(self) -> None:
-        for tier in self._tiers.colder.values():
-            tier.clean(self._goes_on)
+    def _marks_of(self, tier: TierName) -> Watermarks:
+        return self._apart.get(tier, self._marks)
 
     def _goes_on(self) -> bool:
         return not self._busy() and not self._ended.is_set()
@@ -99,6 +114,6 @@ class Sweeper:
             try:
                 if not self.sweep():
                     self.compact()
-                    self._clean()
+                    self.clean()
             except Exception:
                 log.exception("a sweep failed")

@@ -28,6 +28,21 @@ def for_ever() -> bool:
 
 
 @dataclass(frozen=True, slots=True)
+class Watermarks:
+    """Shares of a tier that are in use: sweeping starts above `start` and ends at `stop`."""
+
+    start: float = 0.85
+    stop: float = 0.70
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.stop <= self.start <= 1:
+            raise ValueError(f"watermarks are shares, the lower one no higher: {self.start}, {self.stop}")
+
+
+FULL = Watermarks(1.0, 1.0)  # no more than the tier's size
+
+
+@dataclass(frozen=True, slots=True)
 class TierStats:
     """What a tier holds now, then counts since the start."""
 
@@ -115,10 +130,11 @@ class Tier(ABC):
         return 0
 
     @abstractmethod
-    def clean(self, goes_on: GoesOn = for_ever) -> int:
+    def clean(self, goes_on: GoesOn = for_ever, marks: Watermarks = FULL) -> int:
         """Give room back that dead blocks take, for idle time; says how many bytes.
 
-        `goes_on` is asked before each piece of the work: False ends it.
+        A tier that is fuller than `marks.start` afterwards lets go of what was used longest ago, down to `marks.stop`:
+        so there is room before it is needed. `goes_on` is asked before each piece of the work: False ends it.
         """
 
     @abstractmethod

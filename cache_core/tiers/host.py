@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from threading import Lock
 
 import numpy as np
-from crc32c import crc32c
 from numpy.typing import NDArray
 
 from cache_core.block_header import BlockHeader
@@ -20,15 +19,18 @@ from cache_core.metrics import CacheObserver, NullObserver
 from cache_core.purge_numbers import PurgeNumbers
 from cache_core.tick_times import TickTimes
 from cache_core.tiers.base import (
+    FULL,
     BlockBytes,
     GoesOn,
     Mask,
     Tier,
     TierCounters,
     TierStats,
+    Watermarks,
     buffers_of,
     for_ever,
 )
+from cache_core.tiers.host_sums import RowSums
 from cache_core.tiers.host_table import HostTable
 
 _log = logging.getLogger(__name__)
@@ -65,7 +67,7 @@ class HostTier(Tier):
         *,
         allocate: Callable[[int], Arena] = anonymous_memory,
         pin_memory: Callable[[Arena], bool] | None = None,  # makes it fast for an accelerator; says if it did
-        checksums: bool = False,  # CRC-32C of every block, checked on every read
+        checksums: bool = True,  # CRC-32C of every block, checked on every read
         on_evict: Callable[[list[bytes]], None] | None = None,  # keys; called with no lock held
         observer: CacheObserver | None = None,
         clock: Callable[[], float] = time.monotonic,  # seconds, for the age of what is evicted
@@ -81,12 +83,12 @@ class HostTier(Tier):
         self._observer = observer or NullObserver()
         self._counters = TierCounters("host", self._observer)
         self._on_evict = on_evict
-        self._checksums = checksums
         self._purges = PurgeNumbers()
         self._filling: set[bytes] = set()
         self.refusal: str | None = None  # why the tier is off
         self.rows = self._arena(capacity // block_bytes, allocate)  # uint8 [num_blocks, block_bytes]
         self.num_blocks = len(self.rows)
+        self._sums = RowSums(self.rows) if checksums and self.num_blocks else None
         self.pinned = bool(self.num_blocks and pin_memory is not None and pin_memory(self.rows))
         self._pool = BlockPool(self.num_blocks, block_size) if self.num_blocks else None
         self._table = HostTable(self.num_blocks, block_size, int(scope_share * self.num_blocks))
@@ -140,11 +142,7 @@ class HostTier(Tier):
     def publish(self, reservation: Reservation, whole: Mask) -> None:
         """Make the reserved rows visible whose bytes are whole, and give the others back."""
         rows = reservation.rows
-        sums = {
-            place: crc32c(self.rows[rows[place]])
-            for place in np.flatnonzero(whole & (rows != NO_ROW)).tolist()
-            if self._checksums
-        }
+        sums = self._sums_of(rows, whole & (rows != NO_ROW))
         with self._lock:
             identities = {header.identity for header in reservation.headers}
             purged = {one for one in identities if self._purges.last(one) > reservation.purges}
@@ -187,8 +185,7 @@ class HostTier(Tier):
                 self._use(rows[rows != NO_ROW][::-1])
         for reason in drops:
             self._counters.drop(reason)
-        if self._checksums:
-            self._check_sums(headers, rows)
+        self._check_sums(headers, rows)
         if use:
             found = int((rows != NO_ROW).sum())
             self._counters.add(hits=found, misses=len(headers) - found - len(drops))
@@ -308,8 +305,8 @@ class HostTier(Tier):
         with self._lock:
             return self._remove(self._table.keys())
 
-    def clean(self, goes_on: GoesOn = for_ever) -> int:
-        """Nothing: a freed row is room at once."""
+    def clean(self, goes_on: GoesOn = for_ever, marks: Watermarks = FULL) -> int:
+        """Nothing: a freed row is room at once, and `sweep` asks which blocks lie in a colder tier."""
         return 0
 
     def stats(self) -> TierStats:
@@ -324,6 +321,8 @@ class HostTier(Tier):
         with self._lock:
             self._purges.add_all()
             self._remove(self._table.keys())
+        if self._sums is not None:
+            self._sums.close()
 
     def check_integrity(self) -> None:
         """Prove that every row is in exactly one place: free, filling, or under one key. For quiet moments.
@@ -396,9 +395,9 @@ class HostTier(Tier):
 
     def _check_sums(self, headers: Sequence[BlockHeader], rows: Blocks) -> None:
         """Drop rows whose bytes changed since they were published, and let go of them."""
-        for place in np.flatnonzero(rows != NO_ROW).tolist():
+        for place, found in self._sums_of(rows, rows != NO_ROW).items():
             row = int(rows[place])
-            if crc32c(self.rows[row]) == self._table.sums[row]:
+            if found == self._table.sums[row]:
                 continue
             with self._lock:
                 if self._table.row(headers[place].key) == row:
@@ -406,6 +405,13 @@ class HostTier(Tier):
                 self._release(rows[place : place + 1])
             rows[place] = NO_ROW
             self._counters.drop(DropReason.CHECKSUM)
+
+    def _sums_of(self, rows: Blocks, wanted: Mask) -> dict[int, int]:
+        """By place, of the rows that are wanted; nothing where the tier keeps no sums."""
+        places = np.flatnonzero(wanted)
+        return (
+            {} if self._sums is None else dict(zip(places.tolist(), self._sums.of(rows[places]), strict=True))
+        )
 
     def _tell_evicted(self, evicted: list[tuple[bytes, float]]) -> None:
         if not evicted:

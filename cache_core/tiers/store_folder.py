@@ -21,7 +21,7 @@ import numpy as np
 from cache_core.block_header import KEY_IDENTITY_BYTES
 from cache_core.drop_reason import DropReason
 from cache_core.metrics import CacheObserver
-from cache_core.tiers.base import GoesOn, Mask, TierStats, for_ever
+from cache_core.tiers.base import FULL, GoesOn, Mask, TierStats, Watermarks, for_ever
 from cache_core.tiers.codec import Codec
 from cache_core.tiers.errors import PurgeFailedError, TierError
 from cache_core.tiers.files import Files, make_private, read_fully, reason_of, write_fully
@@ -31,6 +31,7 @@ Found = tuple[float, int, Path]  # last use by the clock of the file system, byt
 
 _PART = ".part"
 _PURGE_TRIES = 20  # writers elsewhere may still put a file into a folder that is being removed
+_LISTED_AT_ONCE = 256  # files, before whoever cleans asks whether to go on
 _ABANDONED = 3600.0  # seconds a part may be older than the newest file, by the clock of the file system
 
 
@@ -100,19 +101,28 @@ class StoreFolder(StoreTier):
                 return found
         raise PurgeFailedError(f"{self.options.folder} keeps blocks of a purged identity")
 
-    def clean(self, goes_on: GoesOn = for_ever) -> int:
-        """Remove what was used longest ago until the store is within its capacity; of scopes over their share first."""
+    def clean(self, goes_on: GoesOn = for_ever, marks: Watermarks = FULL) -> int:
+        """As every tier's: what was used longest ago goes, of scopes over their share first, and abandoned parts.
+
+        Looks at every file of the store.
+        """
         options = self.options
         _remove_purged(options.folder)
-        files = sorted(_files_below(options.folder))
+        files: list[Found] = []
+        for file in _files_below(options.folder):
+            files.append(file)
+            if len(files) % _LISTED_AT_ONCE == 0 and not goes_on():
+                return 0
+        files.sort()
         used = sum(size for _, size, _ in files)
         newest = files[-1][0] if files else 0.0
+        limit = options.capacity_bytes * (marks.stop if used > marks.start * options.capacity_bytes else 1)
         freed = 0
         for used_at, size, path in self._in_turn(files):
             if not goes_on():
                 break
             abandoned = path.suffix == _PART and newest - used_at > _ABANDONED
-            over = used - freed > options.capacity_bytes
+            over = used - freed > limit
             if (abandoned or over) and self._unlink(path):
                 freed += size
                 if path.suffix != _PART:

@@ -22,7 +22,7 @@ from cache_core.block_header import KEY_IDENTITY_BYTES
 from cache_core.drop_reason import DropReason
 from cache_core.memory import anonymous_memory
 from cache_core.metrics import CacheObserver
-from cache_core.tiers.base import GoesOn, Mask, TierStats, for_ever
+from cache_core.tiers.base import FULL, GoesOn, Mask, TierStats, Watermarks, for_ever
 from cache_core.tiers.codec import Codec
 from cache_core.tiers.errors import PurgeFailedError, TierError
 from cache_core.tiers.store import Record, StoreTier, require_secret
@@ -141,7 +141,8 @@ class StoreMooncake(StoreTier):
                 return found
         raise PurgeFailedError("others keep storing blocks of a purged identity: tell them first")
 
-    def clean(self, goes_on: GoesOn = for_ever) -> int:
+    def clean(self, goes_on: GoesOn = for_ever, marks: Watermarks = FULL) -> int:
+        """Purge what could not be purged before. Room is the master's to make: it has watermarks of its own."""
         for identity in self._banned:
             if not goes_on():
                 break

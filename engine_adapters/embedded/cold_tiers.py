@@ -94,14 +94,12 @@ def _open_host(
     row_bytes: int,
     config: EmbeddedConfig,
     observer: CacheObserver | None,
-    checksums: bool = False,
 ) -> HostTier:
     return HostTier(
         nbytes,
         row_bytes,
         config.block_size,
         pin_memory=pin_memory,
-        checksums=checksums,
         observer=observer,
         scope_share=config.scope_share,
     )
@@ -110,7 +108,7 @@ def _open_host(
 def _open_rows(
     states: SnapshotsOnDevice, nbytes: int, config: EmbeddedConfig, observer: CacheObserver | None
 ) -> StateOptions:
-    rows = _open_host(nbytes, states.rows.row_bytes, config, observer, checksums=True)
+    rows = _open_host(nbytes, states.rows.row_bytes, config, observer)
     if rows.refusal is not None:
         log.warning(
             "states of this hybrid model stay on the device, and so its KV is of no use below it: "

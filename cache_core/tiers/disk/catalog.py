@@ -118,11 +118,14 @@ class Catalog:
         except IndexFailedError:
             return 0
 
+    def segment_bytes(self) -> int:
+        """What segments take on disk."""
+        with self._lock:
+            return sum(segment.size for segment in self.segments.values())
+
     def used_bytes(self) -> int:
         """What segments and index take on disk."""
-        with self._lock:
-            total = sum(segment.size for segment in self.segments.values())
-        return total + sum(_size(path) for path in self._index_files())
+        return self.segment_bytes() + sum(_size(path) for path in self._index_files())
 
     def rows(self, segments: Iterable[Segment]) -> list[SegmentRow]:
         """Segments as the index keeps them."""

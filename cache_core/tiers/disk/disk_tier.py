@@ -16,12 +16,14 @@ from cache_core.metrics import CacheObserver, NullObserver
 from cache_core.purge_numbers import PurgeNumbers
 from cache_core.tick_times import TickTimes
 from cache_core.tiers.base import (
+    FULL,
     BlockBytes,
     GoesOn,
     Mask,
     Tier,
     TierCounters,
     TierStats,
+    Watermarks,
     buffers_of,
     for_ever,
 )
@@ -71,6 +73,7 @@ class DiskTier(Tier):
         self._counters = TierCounters("disk", self._observer)
         self._clock = clock
         self._lost = 0  # in segments that were used from then on, nothing is lost
+        self._changed = True  # something may be dead in segments that was not when `clean` looked last
         self._ghosts: Ghosts | None = None  # nothing was evicted yet
         self._purges = PurgeNumbers()
         self._room = options.capacity_bytes  # less when the disk turned out to be smaller
@@ -192,21 +195,15 @@ class DiskTier(Tier):
             self._lose()
             return sum(self._removed(segment) for segment in list(self._catalog.segments.values()))
 
-    def clean(self, goes_on: GoesOn = for_ever) -> int:
-        with self._write:
-            unknown: dict[int, tuple[int, int]] | None = None
-            live = self._indexed(lambda index: index.live_bytes(), unknown)
-            dead = [] if live is None else mostly_dead(self._catalog, live, self.options.clean_below)
-            self._writer.seal([segment for segment, _ in dead])
-            share = 0.0 if live is None else dead_share(self._catalog, live)
-        self._observer.fragmentation("disk", share)
+    def clean(self, goes_on: GoesOn = for_ever, marks: Watermarks = FULL) -> int:
         freed = 0
-        for segment, size in dead:  # others may write between two segments
+        for segment, size in self._mostly_dead():  # others may write between two segments
             if not goes_on():
+                self._changed = True  # the rest is for the next time
                 break
             with self._write:
                 freed += self._clean(segment, size, goes_on)
-        return freed
+        return freed + self._sweep(goes_on, marks)
 
     def stats(self) -> TierStats:
         count = self._indexed(lambda index: index.count(), 0)
@@ -343,6 +340,7 @@ class DiskTier(Tier):
     def _lose(self) -> None:
         """Something goes that was not used longest ago: of nothing it is certain any more that it is there."""
         self._lost = self._catalog.ticks + 1
+        self._changed = True
 
     def _evict(self, segment: Segment) -> None:
         """Drop a segment to make room.
@@ -353,6 +351,7 @@ class DiskTier(Tier):
         nothing: list[bytes] = []
         keys = self._indexed(lambda index: index.keys_in(segment.number), nothing)
         self._lost = max(self._lost, segment.used + 1)
+        self._changed = True  # what was dead in it counts no more
         blocks = self._catalog.drop(segment)
         self._counters.add(evicted=blocks)
         if blocks:
@@ -369,6 +368,49 @@ class DiskTier(Tier):
         with suppress(OSError):  # it is erased once more at the next start, then
             self._journal.remove(identity)
         return count
+
+    def _mostly_dead(self) -> list[tuple[Segment, int]]:
+        """Segments to be cleaned, with their live bytes. The index is asked only where something may have died."""
+        if not self._changed:
+            return []
+        self._changed = False
+        with self._write:
+            unknown: dict[int, tuple[int, int]] | None = None
+            live = self._indexed(lambda index: index.live_bytes(), unknown)
+            if live is None:
+                self._changed = True
+                return []
+            dead = mostly_dead(self._catalog, live, self.options.clean_below)
+            self._writer.seal([segment for segment, _ in dead])
+            share = dead_share(self._catalog, live)
+        self._observer.fragmentation("disk", share)
+        return dead
+
+    def _sweep(self, goes_on: GoesOn, marks: Watermarks) -> int:
+        """Between the watermarks: drop segments as a write does that finds no room, one at a time; says bytes freed.
+
+        The index does not count: it would not shrink.
+        """
+        capacity, freed = self.options.capacity_bytes, 0
+        if self._catalog.segment_bytes() <= marks.start * capacity:
+            return 0
+        share = int(self.options.scope_share * capacity)
+        while goes_on():
+            with self._write:
+                self._require_open()
+                segment = self._catalog.next_to_go(share)
+                if segment is None or self._catalog.segment_bytes() <= marks.stop * capacity:
+                    break
+                self._writer.seal([segment])
+                try:
+                    self._evict(segment)
+                except OSError as error:
+                    self._drop(reason_of(error), 1)
+                    break
+                except IndexDamagedError:
+                    self._repair(self._catalog.index)
+                freed += segment.size
+        return freed
 
     def _clean(self, segment: Segment, live: int, goes_on: GoesOn) -> int:
         """Rewrite one segment; says how many bytes that freed."""

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 FORMAT = 1  # of the tables; another one is as good as lost
 _ASKED_AT_ONCE = 500  # parameters of one statement
+_BEFORE_ALL = -(1 << 63)  # no segment has this number, however damaged the index is
 _DAMAGED = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_FORMAT", "SQLITE_SCHEMA", "SQLITE_ERROR")
 _TABLES = """
 CREATE TABLE identities(id INTEGER PRIMARY KEY, digest BLOB UNIQUE NOT NULL);
@@ -169,10 +170,25 @@ class DiskIndex:
             _put_segments(db, segments)
 
     def live_bytes(self) -> dict[int, tuple[int, int]]:
-        """Of each segment: bytes of records that can be found, and how many they are."""
-        sql = "SELECT segment, SUM(length), COUNT(*) FROM blocks GROUP BY segment"
-        with self._reading() as db:
-            return {segment: (int(size or 0), count) for segment, size, count in db.execute(sql)}
+        """Of each segment: bytes of records that can be found, and how many they are.
+
+        One segment after the other, so that whoever looks for a block waits for one of them at most.
+        """
+        found: dict[int, tuple[int, int]] = {}
+        segment = _BEFORE_ALL
+        while True:
+            with self._reading() as db:
+                (after,) = db.execute(
+                    "SELECT MIN(segment) FROM blocks WHERE segment > ?", (segment,)
+                ).fetchone()
+                if after is None:
+                    return found
+                sql = "SELECT SUM(length), COUNT(*) FROM blocks WHERE segment = ?"
+                size, count = db.execute(sql, (after,)).fetchone()
+            if not isinstance(after, int) or after <= segment:
+                raise IndexDamagedError("segments are not numbers in their order")
+            segment = after
+            found[segment] = int(size or 0), count
 
     def in_segment(self, segment: int) -> list[tuple[bytes, Place, bytes]]:
         """Key, place and identity of what can be found in a segment, in order of offset."""
@@ -190,8 +206,7 @@ class DiskIndex:
 
     def count(self) -> int:
         """Blocks that can be found."""
-        with self._reading() as db:
-            return int(db.execute("SELECT COUNT(*) FROM blocks").fetchone()[0])
+        return sum(count for _, count in self.live_bytes().values())
 
     def close(self) -> None:
         """Let go of the files."""

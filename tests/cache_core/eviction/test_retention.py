@@ -251,3 +251,41 @@ def test_shares_hold_whatever_is_asked_for(
     cache.evict(20)
     assert cache.stats().kept == 0
     assert cache.stats().free == 20
+
+
+def test_what_was_not_used_within_its_time_to_live_is_pruned_though_there_is_room(clock: Clock) -> None:
+    cache = cache_of(40, "lru", None, clock)
+    put(cache, [1, 2, 3, 4])
+    put(cache, [1, 2, 7, 8], RetentionHints(ttl_s=5))
+    put(cache, [9, 9], RetentionHints(ttl_s=50))
+    put(cache, [5, 6], RetentionHints(priority=-1))
+    assert cache.prune() == 0
+    clock.now += 6
+    assert cache.prune() == 2
+    assert cached(cache, [1, 2, 7, 8]) == 2
+    assert [cached(cache, start) for start in ([1, 2, 3, 4], [9, 9], [5, 6])] == [4, 2, 2]
+    assert cache.prune() == 0
+    cache.check_integrity()
+    clock.now += 50
+    assert cache.prune() == 2
+    assert cached(cache, [9, 9]) == 0
+    cache.check_integrity()
+
+
+def test_what_is_in_use_kept_or_used_again_is_not_pruned(clock: Clock) -> None:
+    cache = cache_of(40, "lru", ALL, clock)
+    put(cache, [1, 2], RetentionHints(ttl_s=5))
+    put(cache, [3, 4], RetentionHints(ttl_s=5))
+    put(cache, [5, 6], RetentionHints(ttl_s=5, pin_s=10))
+    put(cache, [7, 8], PINNED)
+    put(cache, [7, 8, 9], RetentionHints(ttl_s=5))
+    lease = cache.acquire(np.array([1, 2, -1], dtype=np.int32))
+    put(cache, [3, 4])
+    clock.now += 6
+    assert cache.prune() == 1, "the branch below what is pinned"
+    assert [cached(cache, start) for start in ([1, 2], [3, 4], [5, 6], [7, 8, 9])] == [2, 2, 2, 2]
+    lease.release()
+    clock.now += 5
+    assert cache.prune() == 4, "unused, and no more pinned"
+    assert [cached(cache, start) for start in ([1, 2], [3, 4], [5, 6], [7, 8])] == [0, 2, 0, 2]
+    cache.check_integrity()

@@ -5,7 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from cache_core import RetentionHints
 from cache_core.tiered import Sweeper, TieringOptions, Watermarks
+from tests.cache_core.manual_clock import ManualClock
 from tests.cache_core.tiered.faulty_files import FaultyFiles
 from tests.cache_core.tiered.world import BLOCK, World, until, world
 
@@ -181,3 +183,99 @@ def test_a_disk_that_refuses_again_is_not_tried_for_ever(tmp_path: Path) -> None
             it.settle()
             drops.append(sum(it.tiers.stats()["disk"].drops.values()))
         assert drops[0] == drops[3]
+
+
+def on_disk_share(it: World, folder: Path) -> float:
+    """Of the disk's size, that segments take."""
+    return (
+        sum(path.stat().st_size for path in folder.glob("*.segment"))
+        / it.tiers.stats()["disk"].capacity_bytes
+    )
+
+
+def test_the_disk_keeps_to_its_watermarks_and_loses_what_was_used_longest_ago(tmp_path: Path) -> None:
+    with world(tmp_path, blocks=64, host_blocks=8, disk_bytes=1 << 20) as it:
+        number = 0
+        while on_disk_share(it, tmp_path) <= 0.5:
+            backed_up_again(it, number)
+            number += 1
+        sweeper = Sweeper(it.tiers, lambda: busy, Watermarks(0.5, 0.3), pause=60)
+        busy = True
+        sweeper.clean()
+        assert on_disk_share(it, tmp_path) > 0.5, "it lets go of a busy engine"
+        busy = False
+        sweeper.clean()
+        sweeper.close()
+        assert 0.15 < on_disk_share(it, tmp_path) <= 0.3
+        assert on_disk(it, number - 1) == [True] * 4
+        assert on_disk(it, 0) == [False] * 4
+        assert it.tiers.stats()["disk"].evicted
+        it.tiers.colder["disk"].check_integrity()  # type: ignore[attr-defined]
+
+
+def test_tiers_may_have_watermarks_of_their_own(tmp_path: Path) -> None:
+    with world(tmp_path, blocks=64, host_blocks=8, disk_bytes=1 << 20) as it:
+        number = 0
+        while on_disk_share(it, tmp_path) <= 0.5:
+            backed_up_again(it, number)
+            number += 1
+        before = on_disk_share(it, tmp_path)
+        sweeper = Sweeper(
+            it.tiers, lambda: False, Watermarks(0.5, 0.3), pause=60, apart={"disk": Watermarks()}
+        )
+        sweeper.clean()
+        sweeper.close()
+        assert on_disk_share(it, tmp_path) == before
+
+
+@pytest.mark.parametrize("marks", [(0.5, 0.6), (1.1, 0.7), (0.5, -0.1)])
+def test_watermarks_that_cannot_be_are_refused(marks: tuple[float, float]) -> None:
+    with pytest.raises(ValueError, match="shares"):
+        Watermarks(*marks)
+
+
+def backed_up_again(it: World, number: int) -> None:
+    """One prompt of four blocks, used twice, and gone from the device."""
+    tokens = [1000 + number, *range(4 * BLOCK - 1)]
+    it.run(tokens)
+    it.tiers.used(np.array(tokens, dtype=np.int32))
+    it.settle()
+    it.cache.flush()
+
+
+def test_branches_past_their_time_to_live_are_pruned_below_every_watermark() -> None:
+    with world(blocks=40) as it:
+        it.run([1, *range(2 * BLOCK)])
+        lease = it.lease([2, *range(2 * BLOCK)])
+        lease.release(RetentionHints(ttl_s=0))
+        sweeper = Sweeper(it.tiers, lambda: busy, pause=60)
+        busy = True
+        assert sweeper.sweep() == 0
+        busy = False
+        assert sweeper.sweep() == 2
+        sweeper.close()
+        assert it.cache.stats().cached == 2
+
+
+def test_a_tier_that_took_long_to_clean_is_left_alone_for_many_times_as_long(tmp_path: Path) -> None:
+    clock, cleaned = ManualClock(), 0
+    with world(tmp_path) as it:
+
+        def slowly(*_: object) -> int:
+            nonlocal cleaned
+            cleaned += 1
+            clock.advance(3.0)
+            return 0
+
+        it.tiers.colder["disk"].clean = slowly  # type: ignore[method-assign]
+        sweeper = Sweeper(it.tiers, lambda: False, pause=60, clock=clock.now)
+        for _ in range(3):
+            sweeper.clean()
+        assert cleaned == 1
+        clock.advance(59.0)
+        sweeper.clean()
+        assert cleaned == 1
+        clock.advance(2.0)
+        sweeper.clean()
+        assert cleaned == 2
+        sweeper.close()

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from cache_core.drop_reason import DropReason
+from cache_core.tiers.base import Watermarks
 from cache_core.tiers.store import StoreTier
 from cache_core.tiers.store_folder import StoreFolder, StoreOptions
 from tests.cache_core.tiers.blocks import (
@@ -159,6 +160,34 @@ def test_cleaning_keeps_what_was_used_last_within_the_capacity(tmp_path: Path) -
         True,
     ]
     assert tier.clean() == 0
+
+
+def test_cleaning_keeps_to_the_watermarks(tmp_path: Path) -> None:
+    tier = store(tmp_path, capacity_bytes=7 * (SIZE + 600))
+    put(tier, HEADERS)
+    for age, header in enumerate(HEADERS):
+        os.utime(tier._path(header.key), (1000 + age, 1000 + age))
+    assert tier.clean(marks=Watermarks(0.9, 0.5)) == 0
+    assert tier.clean(marks=Watermarks(0.7, 0.5)) > 0
+    assert [header in HEADERS[-3:] for header in HEADERS] == tier.contains([h.key for h in HEADERS]).tolist()
+    tier.close()
+
+
+def test_a_look_at_all_files_lets_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cache_core.tiers.store_folder._LISTED_AT_ONCE", 2)
+    tier = store(tmp_path, capacity_bytes=1)
+    put(tier, HEADERS)
+    asked = 0
+
+    def busy() -> bool:
+        nonlocal asked
+        asked += 1
+        return False
+
+    assert tier.clean(busy) == 0
+    assert asked == 1
+    assert served(tier, HEADERS) == len(HEADERS)
+    tier.close()
 
 
 WRITER = """

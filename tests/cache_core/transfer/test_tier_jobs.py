@@ -124,3 +124,16 @@ def test_what_a_disk_refused_is_not_counted_as_moved(
     transfer = engine.submit(HostToTier(host, disk, "disk", headers))
     assert transfer.wait(PATIENCE)
     assert transfer.moved_bytes == 4 * SIZE
+
+
+def test_a_bit_that_flipped_in_the_host_does_not_go_to_a_colder_tier_as_if_it_were_right(
+    engine: TransferEngine, disk: DiskTier
+) -> None:
+    headers, host = headers_of(0, 4), host_of(4)
+    put(host, headers)
+    host.rows[int(host.pin(headers)[1]), 17] ^= 4
+    spill = HostToTier(host, disk, "disk", headers)
+    assert engine.submit(spill).wait(PATIENCE)
+    assert spill.stored.tolist() == [True, False, True, True]
+    assert host.stats().drops == {DropReason.CHECKSUM: 1}
+    assert served(disk, headers) == 3

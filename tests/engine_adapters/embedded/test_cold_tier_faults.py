@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
+from cache_core.drop_reason import DropReason
 from cache_core.tiered import TieringOptions
 from cache_core.tiers.disk import DiskTier
 from engine_adapters.base import GenerateRequest, SamplingParams, Usage
@@ -340,3 +341,22 @@ def test_flipped_bits_in_every_file_change_no_answer(config: EmbeddedConfig, tmp
         assert text == expected
         assert usage.reuse.reused is not None
         assert usage.reuse.reused < 192
+
+
+def test_flipped_bits_in_main_memory_change_no_answer(config: EmbeddedConfig) -> None:
+    with running(config) as adapter:
+        expected = warm(adapter)
+        assert adapter.tiers is not None
+        adapter.tiers.colder["disk"].clear()
+        adapter.cache.flush()
+        host = adapter.tiers.host
+        host.rows[:, 11] ^= 1
+        text, usage = ask(adapter, PROMPT)
+        assert text == expected
+        assert usage.reuse.reused == 0
+        assert host.stats().drops[DropReason.CHECKSUM] > 0
+        assert nothing_held(adapter)
+        settle(adapter)
+        adapter.cache.flush()
+        text, usage = ask(adapter, PROMPT)
+        assert text == expected
