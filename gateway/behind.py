@@ -22,7 +22,7 @@ def _facts(target: Backend | EnginePool) -> dict[str, Any]:
             "tiers": list(able.tiers),
         }
     remotes = list(target.replicas)
-    reports = {None if each.able is None else each.able.reports_reuse for each in remotes}
+    reports = {each.reports_reuse for each in remotes}
     return {
         "salt": target.guard.apart and bool(remotes) and all(each.takes_salt for each in remotes),
         "reports_reuse": reports.pop() if len(reports) == 1 else None,

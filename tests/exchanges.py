@@ -25,7 +25,7 @@ _SCHEMAS = ("ChatCompletionRequest", "CompletionRequest")
 _SERVER_INFO = (
     "version", "page_size", "context_length", "enable_cache_report", "enable_metrics", "kv_events_config",
     "disable_radix_cache", "enable_hierarchical_cache", "hicache_storage_backend", "served_model_name",
-    "max_total_num_tokens", "max_req_input_len", "incremental_streaming_output",
+    "max_total_num_tokens", "max_req_input_len", "incremental_streaming_output", "completion_template",
 )  # fmt: skip
 
 

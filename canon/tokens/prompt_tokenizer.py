@@ -101,6 +101,9 @@ class PromptTokenizer:
         self._memo = EncodingMemo(memo_bytes)
         self._encoder = PromptEncoder(self._tokenizers, self._memo)
         self._surround = Surround(self._tokenizers.plain)
+        self._vocabulary = 1 + max(
+            self._tokenizers.plain.get_vocab(with_added_tokens=True).values(), default=-1
+        )
         self._chat, self._tool_chat = self._chats(chat_template)
 
     @classmethod
@@ -266,6 +269,11 @@ class PromptTokenizer:
         check_surrogates(text, "prompt")
         ids = self._encoder.encode(text, scope)
         return self._surround.around(ids) if add_special_tokens else ids
+
+    @property
+    def vocabulary(self) -> int:
+        """One more than the highest token id there is, added ones included."""
+        return self._vocabulary
 
     def decode(self, ids: ArrayLike, *, skip_special_tokens: bool = False) -> str:
         """The text of `ids`, [tokens]."""

@@ -179,7 +179,9 @@ class HttpEngine(RelayEngine):
         """What the engine calls models in its answers, each with the name that this client knows."""
         return request.names
 
-    def relay(self, request: RelayRequest, rewrites: Rewrites | None = None) -> "_Relay":
+    def relay(
+        self, request: RelayRequest, rewrites: Rewrites | None = None
+    ) -> AbstractAsyncContextManager[RelayedAnswer]:
         return _Relay(self, request, self.rewrites(request, rewrites or _AS_IT_CAME))
 
     def profile_of(self, route: Route) -> Profile:

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias, get_args
 
+import numpy as np
 import orjson
+from numpy.typing import NDArray
 
 from engine_adapters.base import Health, ReuseReport, Tier
 from engine_adapters.errors import UnsupportedByEngineError
@@ -50,6 +52,7 @@ class RelayRequest(NamedTuple):
     query: str = ""  # of the URL, without its question mark; of the same routes
     # The engine's own names of models -> what this client calls them, which is what its answer says.
     names: Mapping[str, str] = MappingProxyType({})
+    tokens: NDArray[np.int32] | None = None  # of the prompt, [tokens], made here; None: they are not known
 
     def fields(self) -> Mapping[str, Any]:
         """The body's top-level fields; parses it where nobody did."""
@@ -137,6 +140,9 @@ class RemoteCapabilities:
     tiers: tuple[Tier, ...] = ()  # that it tells apart
     takes_salt: bool | None = None
     takes_token_ids: bool | None = None
+    as_ids: tuple[
+        str, ...
+    ] = ()  # kinds of prompts that go there as token ids made here, proved equal to its own
     kv_events: bool | None = None
     publishers: tuple[EventPublisher, ...] = ()  # of KV events, where it says so
     adapters: frozenset[str] = frozenset()  # models that are LoRA of another one

@@ -47,7 +47,10 @@ class SGLangEngine(HttpEngine):
         super().__init__(name, base_url, PROFILES["sglang"], models, options)
 
     async def detect(self) -> RemoteCapabilities:
-        info = await self.server_info()
+        return await self.detected(await self.server_info())
+
+    async def detected(self, info: Mapping[str, Any]) -> RemoteCapabilities:
+        """What the server is and can, by its settings and what else it says."""
         listed = (await self.ask("GET", f"{self._root}/models")).get("data")
         cards = [card for card in listed if isinstance(card, dict)] if isinstance(listed, list) else []
         models = self.models or tuple(card["id"] for card in cards if isinstance(card.get("id"), str))

@@ -1,6 +1,6 @@
 """SGLang's native `/generate` over HTTP: token ids in, and what was reused by tier comes whatever its flags."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping
+from collections.abc import AsyncGenerator, Collection, Mapping
 from contextlib import aclosing
 from typing import Any
 
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from engine_adapters.base import Capabilities, EngineAdapter, Event, GenerateRequest, Health, Tier
 from engine_adapters.embedded.output.pipeline import OutputPipeline
 from engine_adapters.errors import EngineFailureError, EngineNotReadyError, UnsupportedByEngineError
+from engine_adapters.remote.relay import RemoteCapabilities
 from engine_adapters.remote.sglang import SGLangEngine
 from engine_adapters.remote.transport import TransportError
 from engine_adapters.reuse.reading import part
@@ -36,8 +37,12 @@ class SGLangGenerate(EngineAdapter):
             EngineNotReadyError: it does not answer.
             UnsupportedByEngineError: its streams are of a form in which stop strings cannot be cut off.
         """
-        found = await server.detect()
         info = await server.server_info()
+        return cls.of(server, await server.detected(info), info)
+
+    @classmethod
+    def of(cls, server: SGLangEngine, found: RemoteCapabilities, info: Mapping[str, Any]) -> "SGLangGenerate":
+        """For a server that is known: `found` and its settings. Raises as `open` does."""
         if info.get("incremental_streaming_output"):
             raise UnsupportedByEngineError(
                 f"The engine {server.name} streams incrementally, so that parts of stop strings reach the client: "
@@ -58,7 +63,7 @@ class SGLangGenerate(EngineAdapter):
     def capabilities(self) -> Capabilities:
         return self._capabilities
 
-    async def generate(self, request: GenerateRequest) -> AsyncIterator[Event]:
+    async def generate(self, request: GenerateRequest) -> AsyncGenerator[Event, None]:
         if request.route != "completions":
             raise UnsupportedByEngineError(
                 "Chat goes to SGLang's chat route, which parses tools and reasoning."

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import aclosing
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -50,6 +51,7 @@ class SGLangProcess(EngineAdapter):
         self._proof = proof
         self._typed = typed
         self._tokenizer = Tokenizer.from_file(str(config.model / "tokenizer.json"))
+        self._vocabulary = 1 + max(self._tokenizer.get_vocab(with_added_tokens=True).values(), default=-1)
         self._running = 0
         self._counted = dict.fromkeys(
             (
@@ -76,7 +78,7 @@ class SGLangProcess(EngineAdapter):
         """
         child = await _started(config)
         try:
-            proof = Proof() if render is None else await prove(child, render)
+            proof = Proof() if render is None else await prove(partial(_rendered, child), render)
         except BaseException:
             await child.close(at_once=True)
             raise
@@ -119,6 +121,7 @@ class SGLangProcess(EngineAdapter):
     async def _asked(self, request: GenerateRequest, context_length: int) -> tuple[str, dict[str, Any]]:
         """The child's operation, and what it is asked."""
         if request.route != "chat":
+            self._check_ids(request.prompt_ids)
             return "generate", native_request(request, context_length)
         by_ids = self._proof.covers(request.body)
         if not by_ids and request.body.get("add_generation_prompt") is False:
@@ -130,6 +133,14 @@ class SGLangProcess(EngineAdapter):
         if not by_ids and self._typed is not None:
             await self._refuse_typed(self._typed, request.body)
         return "chat", chat_request(request, context_length, by_ids=by_ids)
+
+    def _check_ids(self, ids: NDArray[np.int32]) -> None:
+        """SGLang looks ids up in a table of weights, and its process dies with one that is not in there."""
+        if len(ids) and not (ids.min() >= 0 and ids.max() < self._vocabulary):
+            raise InvalidRequestError(
+                f"The prompt holds token ids outside this model's vocabulary of {self._vocabulary}.",
+                param="prompt",
+            )
 
     @staticmethod
     async def _refuse_typed(typed: Typed, body: Mapping[str, Any]) -> None:
@@ -211,6 +222,17 @@ def _events(request: GenerateRequest, said: AsyncIterator[Mapping[str, Any]]) ->
     if request.route == "chat":
         return chat_events(said)
     return events_of(request, [OutputPipeline(index=index) for index in range(request.sampling.n)], said)
+
+
+async def _rendered(child: Child, body: Mapping[str, Any]) -> list[int] | None:
+    """The ids that SGLang makes of a probe; raises EngineError where its process has ended."""
+    try:
+        ids = (await child.call("render", {"request": {"model": "probe", **body}})).get("ids")
+    except EngineError:
+        if child.ended.is_set():
+            raise
+        return None
+    return ids if isinstance(ids, list) else None
 
 
 async def _started(config: SGLangConfig) -> Child:

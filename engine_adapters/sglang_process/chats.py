@@ -27,7 +27,7 @@ from engine_adapters.reuse.reading import count, part
 from engine_adapters.sglang_process.native import raise_error
 
 # All else that a client sends stays here: among SGLang's fields are ones that choose caches, code and weights.
-_TAKEN = (
+TAKEN = (
     "messages", "tools", "tool_choice", "parallel_tool_calls", "response_format", "chat_template_kwargs",
     "reasoning_effort", "continue_final_message", "temperature", "top_p", "top_k", "min_p", "presence_penalty",
     "frequency_penalty", "repetition_penalty", "logit_bias", "seed", "stop", "stop_token_ids", "ignore_eos",
@@ -47,7 +47,7 @@ def chat_request(request: GenerateRequest, context_length: int, *, by_ids: bool)
         ContextLengthError: the prompt leaves no room for a token.
     """
     body, sampling = request.body, request.sampling
-    asked = {key: body[key] for key in _TAKEN if body.get(key) is not None}
+    asked = {key: body[key] for key in TAKEN if body.get(key) is not None}
     if asked.get("top_p") == 0:  # not taken there; the smallest nucleus is the most likely token
         asked |= {"top_p": sampling.top_p, "top_k": sampling.top_k}
     asked |= {

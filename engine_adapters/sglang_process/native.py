@@ -29,7 +29,7 @@ _ANY_OBJECT = '{"type": "object"}'
 
 
 def native_request(request: GenerateRequest, context_length: int) -> dict[str, Any]:
-    """The JSON object that asks for this, as a stream.
+    """The JSON object that asks for this, as a stream. An empty scope is no salt.
 
     Raises:
         ContextLengthError: the prompt leaves no room for a token.
@@ -48,8 +48,9 @@ def native_request(request: GenerateRequest, context_length: int) -> dict[str, A
         "input_ids": request.prompt_ids.tolist(),
         "sampling_params": _sampling(sampling, room),
         "stream": True,
-        "cache_salt": request.scope,
     }
+    if request.scope:
+        asked["cache_salt"] = request.scope
     if sampling.logprobs is not None:
         asked |= {
             "return_logprob": True,

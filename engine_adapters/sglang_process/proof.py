@@ -12,15 +12,15 @@ from typing import Any, TypeAlias
 
 import orjson
 
-from engine_adapters.errors import EngineError
 from engine_adapters.reuse.reading import part
-from engine_adapters.sglang_process.child import Child
 
 log = logging.getLogger("kvgate.sglang")
 
 # The ids of a chat body as they are made here, special tokens in content acting as in SGLang; None: it is refused.
 # CPU-bound; called on a thread.
 Render: TypeAlias = Callable[[Mapping[str, Any]], Sequence[int] | None]
+# The same as SGLang makes them; None: it refuses the body, or cannot be asked. Raises EngineError where it has gone.
+Asked: TypeAlias = Callable[[Mapping[str, Any]], Awaitable[Sequence[int] | None]]
 
 _CALL = {
     "id": "call_1",
@@ -169,11 +169,11 @@ class Proof:
         return kinds_of(body) <= set(self.proved)
 
 
-async def prove(child: Child, render: Render) -> Proof:
+async def prove(asked: Asked, render: Render) -> Proof:
     """Render all probes there and here, and compare. What cannot be asked is not proved."""
     proved, differs = [], []
     for kind, probes in PROBES.items():
-        difference = await _first_difference(kind, probes, child, render)
+        difference = await first_difference(kind, probes, asked, render)
         if difference is None:
             proved.append(kind)
         else:
@@ -181,12 +181,13 @@ async def prove(child: Child, render: Render) -> Proof:
     return Proof(tuple(proved), tuple(differs))
 
 
-async def _first_difference(
-    kind: str, probes: Sequence[Mapping[str, Any]], child: Child, render: Render
+async def first_difference(
+    kind: str, probes: Sequence[Mapping[str, Any]], asked: Asked, render: Render
 ) -> str | None:
+    """In words, the first probe whose ids are not equal; None: all of them are."""
     taken = 0
     for number, body in enumerate(probes):
-        theirs, ours = await asyncio.gather(_rendered(child, body), asyncio.to_thread(render, body))
+        theirs, ours = await asyncio.gather(asked(body), asyncio.to_thread(render, body))
         if theirs is None and ours is None:
             continue  # both refuse it
         if theirs is None or ours is None:
@@ -199,17 +200,6 @@ async def _first_difference(
             )
         taken += 1
     return None if taken else f"{kind}: every probe is refused"
-
-
-async def _rendered(child: Child, body: Mapping[str, Any]) -> list[int] | None:
-    try:
-        answer: Awaitable[Mapping[str, Any]] = child.call("render", {"request": {"model": "probe", **body}})
-        ids = (await answer).get("ids")
-    except EngineError:
-        if child.ended.is_set():
-            raise
-        return None
-    return ids if isinstance(ids, list) else None
 
 
 def say(proof: Proof) -> None:

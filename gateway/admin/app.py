@@ -136,13 +136,19 @@ class AdminApp:
 # What was found out of an engine; null is not known.
 _ABLE = (
     "version", "reports_reuse", "missing", "block_size", "context_length", "tiers", "takes_salt", "takes_token_ids",
-    "kv_events",
+    "as_ids", "kv_events",
 )  # fmt: skip
 
 
 def _replica(pool: EnginePool, remote: Remote) -> dict[str, Any]:
     able = None if remote.able is None else {name: getattr(remote.able, name) for name in _ABLE}
-    shown = {"replica": remote.replica, "ready": remote.ready, "detail": remote.detail, "able": able}
+    shown = {
+        "replica": remote.replica,
+        "ready": remote.ready,
+        "detail": remote.detail,
+        "able": able,
+        "reuse_in_answers": {**asdict(remote.learned), "verdict": remote.learned.verdict},
+    }
     follower = None if pool.events is None else pool.events.follower(remote.replica)
     return shown if follower is None else {**shown, "kv_events": asdict(follower.state)}
 

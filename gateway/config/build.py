@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Literal
 from urllib.parse import urlsplit
 
 from canon.errors import ModelFolderError
@@ -51,6 +52,7 @@ from gateway.routing.prompt_tokens import PromptTokens
 from gateway.routing.router import Router
 from gateway.served import Load
 from gateway.settings import MIB, CanonSettings, GatewaySettings
+from gateway.sglang_native.engine import SGLangNativeEngine
 from gateway.tenants.authenticator import OPEN, Authenticator
 
 _GIB = 1024 * MIB
@@ -131,9 +133,10 @@ def _maker(engine: RemoteEngine, path: str, environ: Mapping[str, str]) -> MakeR
     check = _control_tokens(engine, path)
 
     admin = _admin_key(engine, path, environ)
+    prompts = _native_prompts(engine, path)
 
     def make(address: ReplicaAddress) -> Remote:
-        adapter = _adapter(engine, address.url, own, options, admin)
+        adapter = _adapter(engine, address.url, own, options, admin, prompts)
         replica = f"{engine.name}/{address.name}" if address.name else None
         return Remote(adapter, engine.names(), check, replica, engine.health.look(), engine.cache_tokens)
 
@@ -155,18 +158,36 @@ def _prompt_tokens(engine: RemoteEngine, path: str) -> PromptTokens | None:
     """What makes this engine's prompts here, too; None: nothing says how."""
     if engine.tokenizer is None:
         return None
+    # Where these ids go to the engine, typed special tokens act in them only if the operator lets them.
+    typed = engine.control_tokens_in_content if _is_native(engine) else "report"
+    tokenizer = _tokenizer(engine.tokenizer, path, "report" if typed == "reject" else typed)
+    return PromptTokens(tokenizer, tokenizer.vocabulary)
+
+
+def _tokenizer(folder: Path, path: str, typed: Literal["allow", "report"]) -> PromptTokenizer:
     try:
         # Special tokens that somebody wrote are what `_control_tokens` looks for.
-        return PromptTokens(PromptTokenizer.from_folder(engine.tokenizer, tells_written=False))
+        return PromptTokenizer.from_folder(folder, control_tokens_in_content=typed, tells_written=False)
     except ModelFolderError as error:
         raise ConfigError(f"{path}.tokenizer: {error}") from None
+
+
+def _is_native(engine: RemoteEngine) -> bool:
+    return isinstance(engine, SelfHosted) and engine.native
+
+
+def _native_prompts(engine: RemoteEngine, path: str) -> PromptTokenizer | None:
+    """What is compared with the engine's own prompts, where those made here may take their place."""
+    if not _is_native(engine) or engine.tokenizer is None:
+        return None
+    return _tokenizer(engine.tokenizer, path, "allow")
 
 
 def _events(engine: RemoteEngine, path: str) -> KvEventOptions | None:
     """Where its replicas publish what they hold; None: they do not."""
     if not isinstance(engine, SelfHosted) or engine.kv_events is None:
         return None
-    return engine.kv_events.options(path)
+    return engine.kv_events.options(path, engine.kind)
 
 
 def _key_headers(engine: RemoteEngine, key: str | None) -> dict[str, str]:
@@ -196,6 +217,7 @@ def _adapter(
     models: tuple[str, ...],
     options: HttpOptions,
     admin_key: str | None = None,
+    prompts: PromptTokenizer | None = None,
 ) -> RelayEngine:
     if isinstance(engine, Anthropic):
         return AnthropicEngine(engine.name, url, models, options)
@@ -206,6 +228,8 @@ def _adapter(
     assert isinstance(engine, SelfHosted)
     if engine.kind == "vllm":
         return VllmEngine(engine.name, url, models, options, engine.probe)
+    if engine.native:
+        return SGLangNativeEngine(engine.name, url, models, options, prompts)
     own = SGLangEngine if engine.kind == "sglang" else LlamaCppEngine
     return own(engine.name, url, models, options)
 

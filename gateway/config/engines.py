@@ -154,7 +154,17 @@ class SelfHosted(RemoteEngine):
     probe: bool = (
         True  # vLLM: may be asked for a token or two at the start, to find out whether it reports reuse
     )
+    # SGLang: prompts go as token ids made here, completions to `/generate`.
+    native: bool = False
     kv_events: KvEventsConfig | None = None  # None: what replicas hold is learned from their answers
+
+    @model_validator(mode="after")
+    def _native_where_there_is_one(self) -> "SelfHosted":
+        if self.native and self.kind != "sglang":
+            raise ValueError("native: only SGLang has such a route")
+        if self.native and self.tokenizer is None:
+            raise ValueError("native: prompts go as token ids, which are made here: write tokenizer, too")
+        return self
 
     @model_validator(mode="after")
     def _events_of_use(self) -> "SelfHosted":

@@ -41,7 +41,7 @@ class KvEventsConfig(ConfigModel):
             raise ValueError("there are the ports 1 to 65535")
         return given
 
-    def options(self, path: str) -> KvEventOptions:
+    def options(self, path: str, kind: str = "") -> KvEventOptions:
         """The same; raises ConfigError, which names `path`, where the package is missing."""
         if importlib.util.find_spec("zmq") is None:
             raise ConfigError(f"{path}: it needs the pyzmq package: pip install 'kvgate[events]'")
@@ -49,4 +49,4 @@ class KvEventsConfig(ConfigModel):
         replay = self.replay_endpoint or (
             None if self.replay_port is None else f"tcp://{{host}}:{self.replay_port}"
         )
-        return KvEventOptions(endpoint, replay, self.topic)
+        return KvEventOptions(endpoint, replay, self.topic, kind)

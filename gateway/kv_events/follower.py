@@ -12,6 +12,7 @@ import zmq
 
 from engine_adapters.remote.kv_event_stream import KvEventSource, KvEventStream
 from engine_adapters.remote.kv_events import AllCleared, BlocksRemoved, KvEvent, KvEventBatch, Missed
+from gateway.kv_events.silence import Silence
 from gateway.routing.kv_changes import Change, Cleared, Silent, changes_of
 
 log = logging.getLogger("kvgate.gateway")
@@ -31,6 +32,8 @@ class Following:
     flows: bool  # whether what it says counts now
     batches: int
     lag_s: float | None  # of the newest batch, by both clocks; None: none has come
+    silent: str | None  # why it is taken to publish none, in words; None: it is not
+    add: str | None  # what the engine is to be started with where it is silent; None: nothing, or not known
 
 
 class Follower:
@@ -48,8 +51,15 @@ class Follower:
         tell: Tell,
         clock: Callable[[], float] = time.time,
         patience: int = 10,
+        *,
+        flag: str | None = None,
+        says_none: Callable[[], bool] = lambda: False,
+        silence: Silence | None = None,
     ) -> None:
-        """`patience`: seconds without a connection, until it is made from scratch."""
+        """`patience`: seconds without a connection, until it is made from scratch.
+
+        `flag`: what the engine publishes with; `says_none`: whether it says by now that it does not.
+        """
         self.replica = replica
         self.events: Counter[str] = Counter()
         self.gaps = 0
@@ -63,6 +73,10 @@ class Follower:
         self._flows = False
         self._batches = 0
         self._lag_s: float | None = None
+        self._flag = flag
+        self._says_none = says_none
+        self.silence = silence or Silence(time.monotonic)
+        self._silent: str | None = None
 
     def start(self) -> None:
         """Begin to listen."""
@@ -77,6 +91,7 @@ class Follower:
     def begin_anew(self) -> None:
         """What the replica has said is forgotten: it is asked for it again, where it keeps that."""
         self._flows = False
+        self.silence.begin_anew()
         if self._stream is not None:
             self._stream.begin_anew()
 
@@ -84,7 +99,15 @@ class Follower:
     def state(self) -> Following:
         """As of now."""
         connected = self._stream is not None and self._stream.connected
-        return Following(self._source.endpoint, connected, self._flows, self._batches, self._lag_s)
+        return Following(
+            self._source.endpoint,
+            connected,
+            self._flows,
+            self._batches,
+            self._lag_s,
+            self._silent,
+            None if self._silent is None else self._flag,
+        )
 
     async def _follow(self) -> None:
         wait = _SHORTEST_S
@@ -127,13 +150,33 @@ class Follower:
         looks = 0
         while looks < self._patience:
             await asyncio.sleep(_LOOK_S)
+            self._look_for_silence(stream)
             looks = 0 if stream.connected or not stream.was_connected else looks + 1
             if looks and self._flows:
                 self._say("a replica's KV events have ceased", "the connection is gone")
                 self._fall_silent()
         # ZeroMQ does not connect again by itself behind a message that was too large.
 
+    def _look_for_silence(self, stream: KvEventStream) -> None:
+        """The operator wants events: that there are none is said once, until some come."""
+        detail = self.silence.detail(says_none=self._says_none())
+        before, self._silent = self._silent, detail
+        if detail is None or before is not None:
+            return
+        fields = {
+            **self._who(),
+            "detail": detail,
+            "connected": "yes" if stream.connected else "no",
+            "add": self._flag or "what makes it publish there",
+        }
+        log.warning(
+            "A REPLICA PUBLISHES NO KV EVENTS: what it holds is guessed from its answers",
+            extra={"fields": fields},
+        )
+
     def _take(self, item: KvEventBatch | Missed) -> None:
+        self.silence.heard()
+        self._silent = None
         if isinstance(item, Missed):
             self.gaps += 1
             self._flows = False
@@ -155,7 +198,8 @@ class Follower:
             self._tell([Silent()])
 
     def _who(self) -> dict[str, object]:
-        return {"replica": self.replica, "endpoint": self._source.endpoint}
+        engine = self.replica.partition("/")[0]
+        return {"engine": engine, "replica": self.replica, "endpoint": self._source.endpoint}
 
     def _say(self, message: str, error: str) -> None:
         """Once, until it has changed."""

@@ -5,7 +5,9 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
+from engine_adapters.base import ReuseReport
 from engine_adapters.remote.kv_event_stream import KvEventSource
+from gateway.kv_events.flags import events_flag
 from gateway.kv_events.follower import Follower
 from gateway.kv_events.options import KvEventOptions
 from gateway.routing.kv_changes import Change
@@ -24,12 +26,24 @@ class Followers:
         self._events: Counter[str] = Counter()  # of replicas that have left
         self._gaps = 0
 
-    def came(self, replica: str, url: str) -> None:
-        """Follow the one that is asked at `url`."""
-        endpoint, replay = self._options.at(url, replica.partition("/")[2])
-        source = KvEventSource(endpoint, self._options.topic, replay)
-        follower = self._of[replica] = Follower(replica, source, lambda changes: self._tell(replica, changes))
+    def came(self, replica: str, url: str, says_none: Callable[[], bool] = lambda: False) -> None:
+        """Follow the one that is asked at `url`. `says_none`: whether it says by now that it publishes none."""
+        options = self._options
+        endpoint, replay = options.at(url, replica.partition("/")[2])
+        source = KvEventSource(endpoint, options.topic, replay)
+        follower = self._of[replica] = Follower(
+            replica,
+            source,
+            lambda changes: self._tell(replica, changes),
+            flag=events_flag(options.kind, endpoint, replay, options.topic),
+            says_none=says_none,
+        )
         follower.start()
+
+    def answered(self, replica: str, reuse: ReuseReport | None, block_size: int | None) -> None:
+        """A request was answered there, so that something of its prompt should come."""
+        if replica in self._of:
+            self._of[replica].silence.answered(reuse, block_size)
 
     def went(self, replica: str) -> None:
         """It has left its engine."""

@@ -11,6 +11,7 @@ class KvEventOptions:
     endpoint: str  # tcp://{host}:5557
     replay: str | None = None  # None: what was missed cannot be fetched again
     topic: str = ""  # what the engine's topic begins with
+    kind: str = ""  # of the engine, which says what it must be started with; empty: not known
 
     def at(self, url: str, name: str = "") -> tuple[str, str | None]:
         """Both addresses for the replica `name` at `url`."""

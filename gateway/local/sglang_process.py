@@ -49,7 +49,11 @@ def _typed(folder: Path) -> Typed:
 
 def rendering(folder: Path) -> Render:
     """What is compared with SGLang's own rendering: there special tokens in content always act."""
-    tokenizer = PromptTokenizer.from_folder(folder, control_tokens_in_content="allow")
+    return rendered(PromptTokenizer.from_folder(folder, control_tokens_in_content="allow"))
+
+
+def rendered(tokenizer: PromptTokenizer) -> Render:
+    """What `tokenizer` makes of chats."""
 
     def render(body: Mapping[str, Any]) -> Sequence[int] | None:
         try:

@@ -60,8 +60,10 @@ class Opened:
         try:
             await self._held.aclose()
         finally:
+            account = self.begun.answer.account
             # A refusal says nothing of the prompt: it was not computed.
-            self.visit.ended(self.outcome, None if self.status >= 400 else self.begun.answer.account.reuse)
+            reuse = None if self.status >= 400 else account.reuse
+            self.visit.ended(self.outcome, reuse, whole=account.ended and self.sent.prompt)
 
 
 class Attempts:

@@ -5,11 +5,12 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from engine_adapters.base import Health
+from engine_adapters.base import Health, ReuseReport
 from engine_adapters.errors import EngineError
 from engine_adapters.remote.relay import RelayEngine, RemoteCapabilities
 from gateway.relay.control_tokens import ControlTokenCheck
 from gateway.tenants.tenant import Tenant
+from gateway.relay.learned import LearnedReuse
 
 log = logging.getLogger("kvgate.gateway")
 
@@ -52,6 +53,7 @@ class Remote:
         self.able: RemoteCapabilities | None = None  # None: not asked, or it has not answered yet
         self.detail = "it was not asked yet"
         self.asked = asyncio.Event()  # set when it was asked once, whatever came of it
+        self.learned = LearnedReuse()  # by its answers
         self.changed: Callable[[bool], None] = lambda _: None  # told when it begins and ends to take requests
         self._health = Health(True, "it was not asked yet", known=False)
         self._look = look or LookOptions()
@@ -88,6 +90,12 @@ class Remote:
         return None if self.able is None else self.able.block_size
 
     @property
+    def reports_reuse(self) -> bool | None:
+        """As it was found out by asking, else by its answers; None: not known."""
+        asked = None if self.able is None else self.able.reports_reuse
+        return True if asked is None and self.learned.verdict == "reports" else asked
+
+    @property
     def takes_salt(self) -> bool:
         """Whether salts can keep tenants apart there; of an engine that did not say yet, or does not, each request is
         judged on its own."""
@@ -113,6 +121,22 @@ class Remote:
     async def health(self) -> Health:
         """Whether the engine takes requests now; what was seen last where it is watched."""
         return await self.engine.health() if self._task is None else self._health
+
+    def answered(self, reuse: ReuseReport) -> None:
+        """A whole answer to a prompt came; what it said of reuse. What that teaches is said once in the log."""
+        before = self.learned.verdict
+        self.learned.take(reuse)
+        now = self.learned.verdict
+        if now == before or self.able is None or self.able.reports_reuse is not None:
+            return  # or what it was asked has told
+        fields = {**self._who(), "answers": self.learned.answers}
+        if now == "reports":
+            log.info("an engine reports what it reuses, as its answers show", extra={"fields": fields})
+        else:
+            log.warning(
+                "THIS ENGINE HAS NOT REPORTED WHAT IT REUSES: its requests are `not_reported` in the ledger",
+                extra={"fields": fields},
+            )
 
     def nudge(self) -> None:
         """A request met nobody there: look at once."""
@@ -156,6 +180,7 @@ class Remote:
             await self._pause(_AGAIN_S if missed else self._look.every_s)
             health = await self._asked()
         self._told = None
+        self.learned = LearnedReuse()  # what comes back may be another
         self._now(health)
         log.warning("an engine has gone", extra={"fields": {**self._who(), "detail": health.detail}})
 

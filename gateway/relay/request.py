@@ -14,7 +14,7 @@ from engine_adapters.remote.http_engine import prompts_in
 from engine_adapters.remote.relay import RelayRequest, RewriteError, Rewrites, Route
 from gateway.canonical.policies import Route as CanonRoute
 from gateway.canonical.recorder import Recording
-from gateway.errors import ApiError
+from gateway.errors import ApiError, invalid
 from gateway.jobs import JobContext, canonical, expect, usage_facts
 from gateway.ledger.expectation import Expected, Routed, SentRequest
 from gateway.relay.body import RelayedBody
@@ -70,6 +70,7 @@ class Outgoing(NamedTuple):
     recording: Recording | None  # where its answer is to be remembered
     replica: str | None  # as the record says it
     expected: Expected
+    prompt: bool  # whether it has one
 
 
 async def prepared(
@@ -148,10 +149,11 @@ async def outgoing(
         headers=_headers(incoming, route, record, engine_id),
         parsed=body,
         names=_names(remote, incoming),
+        tokens=given.ask.tokens,
     )
     record.choices = _choices(body) * prompts_in(request)
     rewrites = Rewrites(usage_rewrite(facts), error_event(route))
-    return Outgoing(request, rewrites, given.recording, replica, record.expected)
+    return Outgoing(request, rewrites, given.recording, replica, record.expected, given.ask.prompt)
 
 
 async def _canonical(
@@ -175,10 +177,20 @@ async def _tokens(
     context: JobContext,
     record: RequestRecord,
 ) -> NDArray[np.int32] | None:
-    """The prompt's, shape [tokens], where this gateway can make it as the engine will."""
+    """The prompt's, shape [tokens], where this gateway can make it as the engine will.
+
+    Raises ApiError 400 for token ids that the model has not.
+    """
+
+    def made() -> NDArray[np.int32] | None:
+        if route == "completions" and (param := tokens.strange(body)) is not None:
+            raise invalid(
+                "The prompt holds token ids outside this model's vocabulary.", param, "invalid_value"
+            )
+        return tokens.of(route, body, incoming.tenant.scope(incoming.model))
+
     with record.stages.stage("tokenize"):
-        work = partial(tokens.of, route, body, incoming.tenant.scope(incoming.model))
-        return await context.threads.encode(incoming.size, work)
+        return await context.threads.encode(incoming.size, made)
 
 
 def _seed(body: Mapping[str, Any], incoming: Incoming, pool: EnginePool) -> bytes | None:

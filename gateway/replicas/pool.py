@@ -6,9 +6,10 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import aclosing
+from functools import partial
 from typing import TYPE_CHECKING
 
-from engine_adapters.base import Health
+from engine_adapters.base import Health, ReuseReport
 from engine_adapters.errors import EngineNotReadyError
 from engine_adapters.remote.http_engine import HttpEngine
 from engine_adapters.remote.relay import ROUTES, Route
@@ -291,7 +292,7 @@ class EnginePool:
         remote.start()
         hears = isinstance(self.router, HearsReplicas)
         if self.events is not None and hears and isinstance(remote.engine, HttpEngine):
-            self.events.came(remote.replica, remote.engine.server)
+            self.events.came(remote.replica, remote.engine.server, partial(_says_none, remote))
 
     def _told(self, replica: str, changes: Sequence[Change]) -> None:
         if isinstance(self.router, HearsReplicas):
@@ -327,8 +328,10 @@ class EnginePool:
         others = any(each is not member and each.remote.ready for each in self._members)
         member.came(again=others and self.requests > 0)
 
-    def _visited(self, visit: Visit, now: State | None) -> None:
+    def _visited(self, visit: Visit, now: State | None, reuse: ReuseReport | None) -> None:
         member = visit.member
+        if self.events is not None:
+            self.events.answered(member.id, reuse, member.remote.block_size)
         self._running -= 1
         member.running -= 1
         if now == "closed":
@@ -354,6 +357,10 @@ async def _with_others(visit: Visit) -> None:
     except BaseException:
         visit.ended("unknown")
         raise
+
+
+def _says_none(remote: Remote) -> bool:
+    return remote.able is not None and remote.able.kv_events is False
 
 
 def _followers(options: KvEventOptions | None, tell: "TellOf") -> "Followers | None":

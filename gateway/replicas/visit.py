@@ -23,7 +23,8 @@ class Visit:
     tenant: str
     _router: Router
     _pass: Pass
-    _ended: Callable[["Visit", State | None], None]  # to what its breaker has changed by that
+    # To what its breaker has changed by that, and what was reused.
+    _ended: Callable[["Visit", State | None, ReuseReport | None], None]
     raw: bytes = b""  # what is asked
     _open: bool = True
     _answering: bool = False
@@ -40,16 +41,21 @@ class Visit:
             self.member.answered()
             self._router.first_token(self.decision)
 
-    def ended(self, ending: Ending, reuse: ReuseReport | None = None) -> None:
-        """The request has ended there; None: no answer said anything of reuse."""
+    def ended(self, ending: Ending, reuse: ReuseReport | None = None, *, whole: bool = False) -> None:
+        """The request has ended there; None: no answer said anything of reuse.
+
+        `whole`: it had a prompt, whose answer came to its end, so that what it did not say was not said.
+        """
         if not self._open:
             return
         self._open = False
         if ending == "good":
             self.member.answered()
             self.member.blame.well(self.tenant)
+        if whole and reuse is not None:
+            self.remote.answered(reuse)
         self._router.ended(self.decision, reuse)
-        self._ended(self, self.member.breaker.end(self._pass, self._judged(ending)))
+        self._ended(self, self.member.breaker.end(self._pass, self._judged(ending)), reuse)
 
     def _judged(self, ending: Ending) -> Outcome:
         if ending != "doubtful":

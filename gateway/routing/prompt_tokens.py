@@ -26,8 +26,10 @@ class PromptTokens:
         failed: requests whose prompt could not be made here, and are known by their text.
     """
 
-    def __init__(self, prompts: PromptSource) -> None:
+    def __init__(self, prompts: PromptSource, vocabulary: int | None = None) -> None:
+        """`vocabulary`: one more than the highest token id of the model; None: not known."""
         self._prompts = prompts
+        self._vocabulary = vocabulary
         self._told = False
         self.failed = 0
 
@@ -43,6 +45,24 @@ class PromptTokens:
             self.failed += 1
             self._tell(error)
         return None
+
+    def strange(self, body: Mapping[str, Any]) -> str | None:
+        """Where a completion's prompt has a token id that the model has not, as a param; None: nowhere.
+
+        Such an id ends some engines: SGLang looks it up in a table of weights, and its process dies with that.
+        """
+        prompt = body.get("prompt")
+        if self._vocabulary is None or not isinstance(prompt, list):
+            return None
+        if prompt and isinstance(prompt[0], list):
+            return next((f"prompt[{i}]" for i, each in enumerate(prompt) if self._is_strange(each)), None)
+        return "prompt" if self._is_strange(prompt) else None
+
+    def _is_strange(self, ids: object) -> bool:
+        assert self._vocabulary is not None
+        if not isinstance(ids, list) or not all(type(i) is int for i in ids):
+            return False  # what it is, the engine says
+        return bool(ids) and not (min(ids) >= 0 and max(ids) < self._vocabulary)
 
     def forget(self) -> int:
         """Drop all encodings that are remembered, of every scope; how many there were."""

@@ -24,6 +24,11 @@ def kv_event_families(pools: Sequence[EnginePool]) -> Iterator[Metric]:
         "1: the replica says what it holds; 0: that is guessed from its answers.",
         labels=(ENGINE, REPLICA),
     )
+    silent = GaugeMetricFamily(
+        "kvgate_kv_events_silent",
+        "1: it is to publish, and by its answers and its own word it does not; the log has what to add.",
+        labels=(ENGINE, REPLICA),
+    )
     lag = GaugeMetricFamily(
         "kvgate_kv_event_lag_seconds",
         "Of its newest batch, from when it was made to when it was read, by the clocks of both.",
@@ -38,6 +43,7 @@ def kv_event_families(pools: Sequence[EnginePool]) -> Iterator[Metric]:
         for follower in pool.events.all():
             who, state = [pool.name, label_of(pool.name, follower.replica)], follower.state
             flow.add_metric(who, float(state.flows))
+            silent.add_metric(who, float(state.silent is not None))
             if state.lag_s is not None:
                 lag.add_metric(who, state.lag_s)
-    yield from (events, gaps, flow, lag)
+    yield from (events, gaps, flow, silent, lag)

@@ -19,6 +19,7 @@ LARGEST = frozenset(
         "kvgate_replica_ttft_seconds",
         "kvgate_discovery_failing",
         "kvgate_kv_events_flow",
+        "kvgate_kv_events_silent",
         "kvgate_kv_event_lag_seconds",
     }
 )

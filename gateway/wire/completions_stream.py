@@ -52,9 +52,11 @@ class CompletionStream(StreamedAnswer):
         return opening + self._chunk(index, text, event.logprobs)
 
     def last_frames(self) -> bytes:
-        if not self._include_usage:
-            return b""
-        return frame({**self._chunk_head, "choices": [], "usage": usage_object(self.usages, self.facts)})
+        return frame(self.usage_chunk()) if self._include_usage else b""
+
+    def usage_chunk(self) -> dict[str, Any]:
+        """The last chunk, for who wants usage."""
+        return {**self._chunk_head, "choices": [], "usage": usage_object(self.usages, self.facts)}
 
     def _chunk(
         self,

@@ -5,8 +5,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from engine_adapters.remote.http_engine import HttpEngine
 from engine_adapters.remote.relay import Account, RelayRequest, Route
+from gateway.routing.prompt_tokens import PromptTokens
 from tests.engines.running import MODEL_NAME
 
 
@@ -32,9 +35,10 @@ async def ask(
     asks_usage: bool = True,
     salt: str | None = None,
     route: Route = "completions",
+    tokens: bool | PromptTokens = False,
     **fields: Any,
 ) -> Answer:
-    """One greedy request of a few tokens."""
+    """One greedy request of a few tokens. `tokens`: with its prompt as ids, which it is or which these make."""
     limit = "max_output_tokens" if route == "responses" else "max_tokens"
     body: dict[str, Any] = {"model": MODEL_NAME, limit: 3, "temperature": 0, **fields}
     body |= {"prompt": prompt} if route == "completions" else {}
@@ -44,7 +48,11 @@ async def ask(
         body["stream"] = True
         if asks_usage and route != "responses":
             body["stream_options"] = {"include_usage": True}
-    request = RelayRequest("r", route, json.dumps(body).encode(), stream, MODEL_NAME, asks_usage, salt)
+    ids = tokens.of(route, body, "") if isinstance(tokens, PromptTokens) else None
+    ids = np.array(prompt, np.int32) if tokens is True else ids
+    request = RelayRequest(
+        "r", route, json.dumps(body).encode(), stream, MODEL_NAME, asks_usage, salt, tokens=ids
+    )
     async with engine.relay(request) as answer:
         parts = [chunk async for chunk in answer.chunks()]
         return Answer(answer.status, b"".join(parts), answer.account)

@@ -22,7 +22,7 @@ from engine_adapters.embedded.models import cache_dir, resolve_model
 from engine_adapters.remote.http_engine import HttpEngine
 from engine_adapters.remote.sglang import SGLangEngine
 from engine_adapters.remote.vllm import VllmEngine
-from tests.engines import sglang_facts, vllm_facts
+from tests.engines import sglang_facts, sglang_native_facts, vllm_facts
 from tests.engines.asking import ask, prompt_ids
 from tests.engines.lmcache import lmcache_server, with_lmcache
 from tests.engines.running import EngineCommand, running, sglang, vllm
@@ -64,9 +64,14 @@ SESSIONS = (
         "sglang",
         lambda f: sglang(*SGLANG_FLAGS, events=sglang_events_config(f)),
         SGLangEngine,
-        sglang_facts.FACTS,
+        (*sglang_facts.FACTS, *sglang_native_facts.NATIVE_FACTS),
     ),
-    Session("sglang_bare", lambda _: sglang(), SGLangEngine, sglang_facts.BARE_FACTS),
+    Session(
+        "sglang_bare",
+        lambda _: sglang(),
+        SGLangEngine,
+        (*sglang_facts.BARE_FACTS, *sglang_native_facts.NATIVE_BARE_FACTS),
+    ),
 )
 
 

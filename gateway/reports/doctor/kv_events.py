@@ -10,14 +10,11 @@ from typing import Protocol
 from urllib.parse import urlsplit
 
 from engine_adapters.remote.relay import EventPublisher, RemoteCapabilities
+from gateway.kv_events.flags import events_flag
 from gateway.reports.doctor.checkup import Check, Finding
 from gateway.reports.errors import DoctorError
 
 _QUESTION = "Does it tell what its cache holds (KV events)?"
-_CONFIG = {
-    "vllm": '{"enable_kv_cache_events": true, "publisher": "zmq", "endpoint": "tcp://*:5557"}',
-    "sglang": '{"publisher": "zmq", "endpoint": "tcp://*:5557"}',
-}
 _NOT_HERE = "which cannot be heard from here: say where, with --kv-events tcp://HOST:PORT."
 _NEEDS = "listening takes pip install 'kvgate[events]'."
 _CONNECT_S = 2.0  # until a connection stands: what is published before is not heard
@@ -134,7 +131,8 @@ def _unheard(kind: str, found: RemoteCapabilities, *, reachable: bool) -> Check:
     if found.publishers:
         does = "publishes at" if all(each.binds for each in found.publishers) else "connects by itself to"
         return _check("unknown", f"It {does} {places}, {_NOT_HERE}")
-    flag = f" To have them: --kv-events-config '{_CONFIG[kind]}'." if kind in _CONFIG else ""
+    add = events_flag(kind)
+    flag = "" if add is None else f" To have them: {add}."
     if found.kv_events is False:
         return _check("absent", f"It publishes none.{flag}")
     return _check("unknown", f"Not reported: it does not say whether it publishes any.{flag}")

@@ -45,6 +45,7 @@ GAUGES: Mapping[str, str] = {
     "kvgate_route_index_keys": "{key}",
     "kvgate_discovery_failing": "1",
     "kvgate_kv_events_flow": "1",
+    "kvgate_kv_events_silent": "1",
     "kvgate_kv_event_lag_seconds": "s",
     "kvgate_queue_waiting": "{request}",
     "kvgate_queue_running": "{request}",

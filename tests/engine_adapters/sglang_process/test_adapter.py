@@ -107,6 +107,13 @@ async def test_a_prompt_that_does_not_fit_never_reaches_the_engine(engine: SGLan
         await text_of(engine, request(*range(63)))
 
 
+async def test_ids_that_the_model_has_not_never_reach_the_engine(engine: SGLangProcess):
+    for ids in ((1, 1 << 30), (1, -1)):
+        with pytest.raises(InvalidRequestError, match="vocabulary"):
+            await text_of(engine, request(*ids))
+    assert await text_of(engine, request(7)) == " 7"
+
+
 async def test_an_engine_that_prints_a_line_without_end_is_not_held_up(engine: SGLangProcess):
     assert await text_of(engine, request(PRINTS, 7)) == f" {PRINTS} 7"
     assert await text_of(engine, request(7)) == " 7"

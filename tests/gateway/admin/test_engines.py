@@ -6,6 +6,7 @@ from typing import Any
 
 import httpx
 
+from engine_adapters.base import ReuseReport
 from engine_adapters.remote.openai_compatible import OpenAICompatibleEngine
 from engine_adapters.remote.relay import RemoteCapabilities
 from gateway.admin.app import AdminApp, AdminParts
@@ -49,9 +50,18 @@ def test_what_an_engine_can_is_shown() -> None:
         "tiers": ["device", "host"],
         "takes_salt": None,
         "takes_token_ids": None,
+        "as_ids": [],
         "kv_events": True,
     }
 
 
 def test_of_an_engine_that_has_not_answered_nothing_is_known() -> None:
     assert shown(Remote(OpenAICompatibleEngine("e", "http://127.0.0.1:9")))["able"] is None
+
+
+def test_what_its_answers_said_of_reuse_is_shown_and_unknown_before_they_came() -> None:
+    remote = Remote(OpenAICompatibleEngine("e", "http://127.0.0.1:9"))
+    assert shown(remote)["reuse_in_answers"] == {"answers": 0, "reported": 0, "verdict": "unknown"}
+    remote.answered(ReuseReport(20, 0, None, "usage", "reported"))
+    remote.answered(ReuseReport(20, None, None, "", "not_reported"))
+    assert shown(remote)["reuse_in_answers"] == {"answers": 2, "reported": 1, "verdict": "reports"}
