@@ -67,6 +67,7 @@ class HttpOptions:
     write_s: float = 60.0
     pool_s: float = 10.0  # for a free connection
     probe_s: float = 5.0  # health and metrics
+    api_s: float = 60.0  # what the server says of its routes: it is put together when it is first asked for
     max_connections: int = 1024
     headers: Mapping[str, str] = field(default_factory=dict)  # on every request, the key among them
 
@@ -121,7 +122,8 @@ class HttpEngine(RelayEngine):
     async def api(self) -> Api:
         """What the server says of its own routes; says nothing where it does not publish that."""
         try:
-            return read_api(await self.ask("GET", f"{self.server}{openapi.PATH}"))
+            url = f"{self.server}{openapi.PATH}"
+            return read_api(await self.ask("GET", url, timeout=self._options.api_s))
         except EngineNotReadyError:
             return Api()
 

@@ -1,13 +1,17 @@
 """Settings of SGLang that the recorded servers were not started with."""
 
+import asyncio
 import json
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import pytest
+from starlette.requests import Request
+from starlette.responses import Response
 
 from engine_adapters.errors import EngineFailureError, UnsupportedByEngineError
+from engine_adapters.remote.http_engine import HttpOptions
 from engine_adapters.remote.relay import RemoteCapabilities
 from engine_adapters.remote.sglang import RADIX_FLAG, SGLangEngine, without_details
 from engine_adapters.remote.sglang_generate import SGLangGenerate
@@ -52,6 +56,22 @@ async def test_a_hierarchical_cache_has_its_tiers(backend: str | None, tiers: tu
 async def test_an_older_server_is_asked_by_the_older_name():
     found = await detected(with_settings("/get_server_info", page_size=64))
     assert (found.block_size, found.reports_reuse) == (64, True)
+
+
+class SlowToDescribeItself(Replay):
+    """Puts together what it says of its routes when it is first asked, which takes seconds on a busy machine."""
+
+    async def __call__(self, request: Request) -> Response:
+        if request.url.path == "/openapi.json":
+            await asyncio.sleep(1.5)
+        return await super().__call__(request)
+
+
+async def test_what_a_server_says_of_its_routes_is_waited_for():
+    with served(SlowToDescribeItself(DETECTION)) as url:
+        engine = SGLangEngine("e", url, options=HttpOptions(probe_s=1))
+        assert (await engine.detect()).takes_salt is True
+        await engine.aclose()
 
 
 async def test_a_server_that_streams_incrementally_is_refused_natively():
