@@ -9,8 +9,8 @@ from engine_adapters.base import Health, ReuseReport
 from engine_adapters.errors import EngineError
 from engine_adapters.remote.relay import RelayEngine, RemoteCapabilities
 from gateway.relay.control_tokens import ControlTokenCheck
-from gateway.tenants.tenant import Tenant
 from gateway.relay.learned import LearnedReuse
+from gateway.tenants.tenant import Tenant
 
 log = logging.getLogger("kvgate.gateway")
 

@@ -106,7 +106,8 @@ class NativeAnswer(RelayedAnswer):
         self._asks_usage = request.asks_usage
         self._rewrites = rewrites
         self._clock = clock
-        self._head = new_head("cmpl", asked.model, asked.sampling.n)
+        # In answers, a model has the name that this client knows.
+        self._head = new_head("cmpl", request.names.get(asked.model, asked.model), asked.sampling.n)
         self._logprobs = asked.sampling.logprobs is not None
         self._unfinished = set(range(asked.sampling.n))
 

@@ -122,7 +122,13 @@ class Pair:
 
 
 @contextmanager
-def serving(prompts: PromptTokenizer, folder: Path, action: str = "report", **more: Any) -> Iterator[Pair]:
+def serving(
+    prompts: PromptTokenizer,
+    folder: Path,
+    action: str = "report",
+    models: dict[str, str] | None = None,
+    **more: Any,
+) -> Iterator[Pair]:
     """Loads the tokenizer anew, which takes a while."""
     server = Server(prompts, answering(*ANSWER), **more)
     with fake_engine(server) as engine:
@@ -133,6 +139,7 @@ def serving(prompts: PromptTokenizer, folder: Path, action: str = "report", **mo
             tokenizer=folder,
             native=True,
             control_tokens_in_content=action,
+            models=models or {},
         )
         with relaying([], pools=[pool_of(given, "engines[0]", {})]) as gateway:
             yield Pair(gateway, engine, server)
@@ -219,6 +226,13 @@ def test_log_probabilities_and_several_answers(pair: Pair):
     assert answer.choices[1].logprobs.token_logprobs == [-0.5, -0.25]
     assert answer.choices[0].logprobs.top_logprobs[1] == {" do": -0.25}
     assert answer.usage.completion_tokens == 4
+
+
+def test_the_model_has_the_name_that_the_client_knows(prompts: PromptTokenizer, smollm2_folder: Path):
+    with serving(prompts, smollm2_folder, models={"mine": MODEL}) as renamed:
+        assert complete(renamed, model="mine").model == "mine"
+        assert {each.model for each in complete(renamed, model="mine", stream=True)} == {"mine"}
+        assert len(renamed.generated) == 2
 
 
 def test_a_client_s_salt_goes_with_it(pair: Pair):
