@@ -6,7 +6,7 @@ import pytest
 
 from engine_adapters.remote.sglang import SGLangEngine
 from tests.engines.sglang_facts import BARE_FACTS, FACTS
-from tests.engines.sglang_native_facts import NATIVE_FACTS
+from tests.engines.sglang_native_facts import NATIVE_BARE_FACTS, NATIVE_FACTS
 from tests.exchanges import Recording, Replay, served
 
 Fact = Callable[[SGLangEngine], Awaitable[None]]
@@ -27,6 +27,6 @@ async def test_with_its_flags(fact: Fact) -> None:
     await replayed("sglang", fact)
 
 
-@pytest.mark.parametrize("fact", [*BARE_FACTS], ids=lambda fact: fact.__name__)
+@pytest.mark.parametrize("fact", [*BARE_FACTS, *NATIVE_BARE_FACTS], ids=lambda fact: fact.__name__)
 async def test_without_its_flags(fact: Fact) -> None:
     await replayed("sglang_bare", fact)
