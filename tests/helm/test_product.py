@@ -2,18 +2,17 @@
 
 import json
 import re
-import tomllib
 from pathlib import Path
 from typing import Any
 
 import promql_parser
 import pytest
 import yaml
-from packaging.requirements import Requirement
 from typer.testing import CliRunner
 
 from gateway.cli import app
 from tests.helm.chart import EXAMPLES, ROOT, example, file_of, one, render
+from tests.installed.closure import distributions, image_extras
 from tests.tiny_models import save_tiny_model
 
 CONFIGS: dict[str, dict[str, Any]] = {"defaults": {}} | {path.stem: example(path.stem) for path in EXAMPLES}
@@ -99,10 +98,7 @@ def test_the_engine_s_image_can_build_its_kernels_where_it_may_write():
 
 
 def test_the_gateway_s_image_has_no_torch():
-    (extras,) = re.findall(
-        r"AS build-gateway\n(?:#.*\n)*RUN \S+ install '\.\[([a-z,]+)\]'", (ROOT / "Dockerfile").read_text()
-    )
-    wanted = _with_extras(extras.split(","))
+    wanted = distributions(image_extras("build-gateway"))
     assert {"sqlalchemy", "redis", "psycopg"} <= wanted
     assert not wanted & {"torch", "transformers", "safetensors", "pyarrow"}
 
@@ -166,19 +162,3 @@ def _as_in_a_pod(text: str, folder: Path) -> Path:
 
 def _tenants(text: str) -> list[str]:
     return [tenant["name"] for tenant in yaml.safe_load(text).get("tenants", ())]
-
-
-def _with_extras(extras: list[str]) -> set[str]:
-    """Names of packages that are asked for with `extras`, and with those that they name."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    waiting, names = [*project["dependencies"]], set[str]()
-    for extra in extras:
-        waiting += project["optional-dependencies"][extra]
-    for line in waiting:
-        wanted = Requirement(line)
-        if wanted.name == "kvgate":
-            for extra in wanted.extras:
-                waiting += project["optional-dependencies"][extra]
-        else:
-            names.add(wanted.name.lower())
-    return names

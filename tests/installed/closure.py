@@ -12,6 +12,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[2]
+PACKAGES = ("bench", "cache_core", "canon", "engine_adapters", "gateway")
 _PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 _HOOK = (Path(__file__).parent / "only_these.py").read_text()
 
@@ -54,9 +55,7 @@ def environment(extras: Iterable[str], folder: Path, *more: str) -> dict[str, st
     what = {
         "distributions": sorted(names),
         "files": sorted(file for name in names for file in _files(name)),
-        "ours": [
-            str(ROOT / package) for package in ("bench", "cache_core", "canon", "engine_adapters", "gateway")
-        ],
+        "ours": [str(ROOT / package) for package in PACKAGES],
     }
     (folder / "only_these.json").write_text(json.dumps(what))
     return os.environ | {"PYTHONPATH": f"{folder}{os.pathsep}{ROOT}"}
