@@ -14,6 +14,8 @@ _COUNTS = ("lookups", "hits", "prompt_tokens", "recomputed_tokens", "spilled_byt
 _BY = (
     "matched_tokens",
     "reused_tokens",
+    "passed_over_tokens",
+    "tier_hits",
     "moved_bytes",
     "transfers",
     "drops",

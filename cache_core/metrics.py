@@ -26,6 +26,12 @@ class LookedUp:
         """Prompt tokens that were prefilled."""
         return self.prompt - sum(self.reused.values())
 
+    @property
+    def passed_over(self) -> Mapping[TierName, int]:
+        """Tokens that were recomputed though a tier had them, by that tier: sooner done, or loading failed."""
+        over = {tier: tokens - self.reused.get(tier, 0) for tier, tokens in self.matched.items()}
+        return {tier: tokens for tier, tokens in over.items() if tokens > 0}
+
 
 @dataclass(frozen=True, slots=True)
 class Moved:
@@ -99,6 +105,8 @@ class CacheRecord:
     matched_tokens: Mapping[TierName, int]
     reused_tokens: Mapping[TierName, int]
     recomputed_tokens: int
+    tier_hits: Mapping[TierName, int]  # lookups that reused at least one token of a tier
+    passed_over_tokens: Mapping[TierName, int]  # of the recomputed ones, see LookedUp.passed_over
     moved_bytes: Mapping[tuple[TierName, TierName], int]  # by (source, target)
     transfers: Mapping[tuple[str, str, Outcome], int]  # by (link, priority, outcome)
     queued: Mapping[tuple[str, str], HistogramSnapshot]  # by (link, priority)
@@ -140,6 +148,8 @@ class _Counts:
     plain: Counter[str] = field(default_factory=Counter)
     matched: Counter[TierName] = field(default_factory=Counter)
     reused: Counter[TierName] = field(default_factory=Counter)
+    tier_hits: Counter[TierName] = field(default_factory=Counter)
+    passed_over: Counter[TierName] = field(default_factory=Counter)
     moved: Counter[tuple[TierName, TierName]] = field(default_factory=Counter)
     transfers: Counter[tuple[str, str, Outcome]] = field(default_factory=Counter)
     queued: defaultdict[tuple[str, str], Histogram] = field(default_factory=lambda: defaultdict(Histogram))
@@ -173,6 +183,8 @@ class RecordingObserver(CacheObserver):
             counts.plain["recomputed"] += event.recomputed
             counts.matched.update(event.matched)
             counts.reused.update(event.reused)
+            counts.tier_hits.update(tier for tier, tokens in event.reused.items() if tokens)
+            counts.passed_over.update(event.passed_over)
 
     def moved(self, event: Moved) -> None:
         with self._lock:
@@ -227,6 +239,8 @@ class RecordingObserver(CacheObserver):
                 matched_tokens=dict(counts.matched),
                 reused_tokens=dict(counts.reused),
                 recomputed_tokens=counts.plain["recomputed"],
+                tier_hits=dict(counts.tier_hits),
+                passed_over_tokens=dict(counts.passed_over),
                 moved_bytes=dict(counts.moved),
                 transfers=dict(counts.transfers),
                 queued={key: one.snapshot() for key, one in counts.queued.items()},

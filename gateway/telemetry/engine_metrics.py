@@ -38,6 +38,8 @@ _NOW = frozenset(
 _PARTS = {
     "cache_matched_tokens": ("tier",),
     "cache_reused_tokens": ("tier",),
+    "cache_passed_over_tokens": ("tier",),
+    "cache_tier_hits": ("tier",),
     "cache_ghost_tokens": ("tier",),
     "cache_decided_load_blocks": ("tier",),
     "cache_fragmentation": ("tier",),

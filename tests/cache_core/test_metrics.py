@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cache_core.drop_reason import DropReason
+from cache_core.flat_record import flat_record
 from cache_core.histogram import SECONDS, Histogram
 from cache_core.metrics import Decided, LookedUp, Moved, NullObserver, RecordingObserver
 
@@ -103,3 +104,17 @@ def test_the_null_observer_takes_everything() -> None:
     observer.moved(moved())
     observer.dropped("host", DropReason.NO_ROOM)
     observer.fragmentation("host", 0.0)
+
+
+def test_hits_and_what_was_passed_over_are_told_by_tier() -> None:
+    observer = RecordingObserver()
+    observer.looked_up(LookedUp(100, {"device": 32, "host": 32}, {"device": 32, "host": 16}))
+    observer.looked_up(LookedUp(100, {"host": 48, "disk": 16}, {"device": 0, "host": 48}))
+    observer.looked_up(LookedUp(100, {"disk": 64}, {}))
+    record = observer.record()
+    assert record.tier_hits == {"device": 1, "host": 2}
+    assert record.passed_over_tokens == {"host": 16, "disk": 80}
+    assert sum(record.passed_over_tokens.values()) <= record.recomputed_tokens
+    flat = flat_record(record)
+    assert (flat["cache_tier_hits_host"], flat["cache_passed_over_tokens_disk"]) == (2, 80)
+    assert flat["cache_hits"] == 2

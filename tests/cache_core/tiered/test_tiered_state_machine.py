@@ -14,6 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from cache_core import OutOfBlocksError
 from cache_core.residency import BITS
 from cache_core.tiered import TieringOptions, WritePolicy
+from cache_core.tiers.base import Watermarks
 from tests.cache_core.tiered.faulty_files import FaultyFiles
 from tests.cache_core.tiered.overlapped import Request, decided
 from tests.cache_core.tiered.world import BLOCK, World, world
@@ -36,9 +37,11 @@ class AllTiers(RuleBasedStateMachine):
         self.folder = Path(tempfile.mkdtemp())
         self.purged: set[tuple[str, tuple[int, ...]]] = set()
 
-    @initialize(share=st.sampled_from([0.3, 1.0]))
-    def begin(self, share: float) -> None:
+    @initialize(share=st.sampled_from([0.3, 1.0]), shared=st.booleans())
+    def begin(self, share: float, shared: bool) -> None:
         self.share = share
+        self.store = self.folder / "store" if shared else None
+        self.damaged = False
         self.start()
 
     def start(self) -> None:
@@ -55,6 +58,7 @@ class AllTiers(RuleBasedStateMachine):
                 files=self.files,
                 weights=self.weights,
                 scope_share=self.share,
+                store=self.store,
             )
         )
 
@@ -141,6 +145,8 @@ class AllTiers(RuleBasedStateMachine):
     def sweep(self, blocks: int) -> None:
         self.it.tiers.demote(blocks)
         self.it.tiers.sweep_host(blocks)
+        for tier in self.it.tiers.colder.values():
+            tier.clean(marks=Watermarks(blocks / 10, blocks / 20))
 
     @rule(steps=st.integers(1, 20))
     def compact(self, steps: int) -> None:
@@ -163,11 +169,12 @@ class AllTiers(RuleBasedStateMachine):
 
     @rule(seed=st.integers(0, 2**16))
     def restart_with_damage(self, seed: int) -> None:
-        """Bits flip in some file of the disk tier while nobody has it open."""
+        """Bits flip in some files of disk and store while nobody has them open."""
         self.it.settle()
         self.stack.close()
+        self.damaged = True
         chance = random.Random(seed)
-        files = sorted(f for f in (self.folder / "kv").rglob("*") if f.is_file() and f.stat().st_size)
+        files = sorted(f for f in self.folder.rglob("*") if f.is_file() and f.stat().st_size)
         for file in chance.sample(files, min(2, len(files))):
             content = bytearray(file.read_bytes())
             for _ in range(4):
@@ -204,6 +211,8 @@ class AllTiers(RuleBasedStateMachine):
         if hasattr(self, "it"):
             self.it.cache.check_integrity()
             self.it.tiers.host.check_integrity()
+            if not (self.damaged or self.files.full or self.files.fail_reads):
+                self.it.tiers.colder["disk"].check_integrity()  # type: ignore[attr-defined]
 
 
 class AllTiersWrittenBack(AllTiers):

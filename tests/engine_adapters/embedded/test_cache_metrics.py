@@ -48,7 +48,7 @@ def test_every_kind_of_event_is_counted_over_small_tiers(small: EmbeddedAdapter)
             ask(small, prompt)
             settle(small)
     found = counters(small)
-    for name in ("matched_tokens", "reused_tokens", "moved_bytes", "evictions", "fragmentation"):
+    for name in ("matched_tokens", "reused_tokens", "tier_hits", "moved_bytes", "evictions", "fragmentation"):
         tiers = {key.removeprefix(f"cache_{name}_").split("_")[0] for key in found if f"cache_{name}_" in key}
         assert {"device", "host"} <= tiers, name
     assert found["cache_evictions_device_adaptive_lrfu"] > 0
@@ -99,6 +99,10 @@ def test_what_lies_below_counts_as_matched_though_it_is_recomputed(config: Embed
         after = counters(adapter)
         assert usage.reuse.reused == 0
         assert after["cache_matched_tokens_host"] - before.get("cache_matched_tokens_host", 0) == 12 * BLOCK
+        assert (
+            after["cache_passed_over_tokens_host"] - before.get("cache_passed_over_tokens_host", 0)
+            == 12 * BLOCK
+        )
         assert after["cache_decided_recompute_blocks"] - before["cache_decided_recompute_blocks"] == 12
 
 

@@ -50,6 +50,8 @@ def watched() -> RecordingObserver:
 def test_what_stands_at_the_end_of_a_name_is_a_label() -> None:
     seen = rendered(flat_record(watched().record()))
     assert seen.labels("kvgate_engine_cache_reused_tokens_total", "tier") == {"device": 48}
+    assert seen.labels("kvgate_engine_cache_tier_hits_total", "tier") == {"device": 1}
+    assert seen.value("kvgate_engine_cache_hits_total") == 1
     assert seen.value("kvgate_engine_cache_drops_total", tier="disk", reason="wrong_size") == 3
     assert seen.value("kvgate_engine_cache_evictions_total", tier="device", policy="adaptive_lrfu") == 5
     assert seen.value("kvgate_engine_cache_moved_bytes_total", source="host", target="disk") == 1000 * len(
