@@ -18,7 +18,6 @@ from gateway.telemetry.otel.metric_exporter import MetricExporter
 from gateway.telemetry.otel.observed import observe
 from gateway.telemetry.otel.options import OtelOptions
 from gateway.telemetry.otel.spans import Spans
-from gateway.telemetry.otel.trace_ids import TraceIds
 from gateway.telemetry.tally import Alike, Tally
 from gateway.telemetry.tracing import Tracing
 from gateway.transport.record import RequestRecord
@@ -38,11 +37,10 @@ class OtelTracing(Tracing):
         self._waits: QueueWaits | None = None
         self._meters: list[Meters | Recorded] = []
         if options.traces:
-            spans = OTLPSpanExporter(endpoint=_endpoint(options, "traces"))
-            ids = TraceIds()
-            self._tracers = TracerProvider(resource=resource, shutdown_on_exit=False, id_generator=ids)
-            self._tracers.add_span_processor(BatchSpanProcessor(spans))
-            self._spans = Spans(self._tracers, ids, SCOPE)
+            processor = BatchSpanProcessor(OTLPSpanExporter(endpoint=_endpoint(options, "traces")))
+            self._tracers = TracerProvider(resource=resource, shutdown_on_exit=False)
+            self._tracers.add_span_processor(processor)
+            self._spans = Spans(self._tracers, processor, SCOPE)
         if options.metrics:
             ours = Meters(tally, delta=options.delta, histograms=not options.exponential)
             exporter = MetricExporter(_endpoint(options, "metrics"), SCOPE, ours.metrics)
