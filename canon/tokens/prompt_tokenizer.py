@@ -101,9 +101,6 @@ class PromptTokenizer:
         self._memo = EncodingMemo(memo_bytes)
         self._encoder = PromptEncoder(self._tokenizers, self._memo)
         self._surround = Surround(self._tokenizers.plain)
-        self._vocabulary = 1 + max(
-            self._tokenizers.plain.get_vocab(with_added_tokens=True).values(), default=-1
-        )
         self._chat, self._tool_chat = self._chats(chat_template)
 
     @classmethod
@@ -272,8 +269,8 @@ class PromptTokenizer:
 
     @property
     def vocabulary(self) -> int:
-        """One more than the highest token id there is, added ones included."""
-        return self._vocabulary
+        """One more than the highest token id there is, added ones included. Goes through all of them."""
+        return 1 + max(self._tokenizers.plain.get_vocab(with_added_tokens=True).values(), default=-1)
 
     def decode(self, ids: ArrayLike, *, skip_special_tokens: bool = False) -> str:
         """The text of `ids`, [tokens]."""

@@ -26,7 +26,7 @@ from gateway.relay.usage import usage_rewrite
 from gateway.replicas.deadline import HEADER as TIMEOUT
 from gateway.replicas.pool import EnginePool
 from gateway.routing.kv_changes import seed_of
-from gateway.routing.prompt_tokens import PromptTokens
+from gateway.routing.prompt_tokens import IDS_IN, PromptTokens
 from gateway.routing.router import Decision, RouteAsk
 from gateway.routing.steering import session_of
 from gateway.surface.routes import has_none
@@ -92,6 +92,8 @@ async def prepared(
         incoming = await context.threads.parse(incoming.size, partial(without_extension, incoming))
     body, raw, recording = await _canonical(incoming, route, context, record)
     tokens = None
+    if pool.tokens is not None:
+        await _check_ids(pool.tokens, body, incoming, route, context)
     if pool.tokens is not None and route in _CANONICAL:
         tokens = await _tokens(pool.tokens, body, incoming, route, context, record)
     ask = RouteAsk(
@@ -177,20 +179,21 @@ async def _tokens(
     context: JobContext,
     record: RequestRecord,
 ) -> NDArray[np.int32] | None:
-    """The prompt's, shape [tokens], where this gateway can make it as the engine will.
-
-    Raises ApiError 400 for token ids that the model has not.
-    """
-
-    def made() -> NDArray[np.int32] | None:
-        if route == "completions" and (param := tokens.strange(body)) is not None:
-            raise invalid(
-                "The prompt holds token ids outside this model's vocabulary.", param, "invalid_value"
-            )
-        return tokens.of(route, body, incoming.tenant.scope(incoming.model))
-
+    """The prompt's, shape [tokens], where this gateway can make it as the engine will."""
     with record.stages.stage("tokenize"):
-        return await context.threads.encode(incoming.size, made)
+        work = partial(tokens.of, route, body, incoming.tenant.scope(incoming.model))
+        return await context.threads.encode(incoming.size, work)
+
+
+async def _check_ids(
+    tokens: PromptTokens, body: Mapping[str, Any], incoming: Incoming, route: Route, context: JobContext
+) -> None:
+    """Raises ApiError 400 for token ids that the model has not."""
+    if not isinstance(body.get(IDS_IN.get(route, "")), list):
+        return
+    param = await context.threads.canonicalize(incoming.size, partial(tokens.strange, route, body))
+    if param is not None:
+        raise invalid("There are token ids outside this model's vocabulary.", param, "invalid_value")
 
 
 def _seed(body: Mapping[str, Any], incoming: Incoming, pool: EnginePool) -> bytes | None:

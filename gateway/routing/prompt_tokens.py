@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,8 @@ log = logging.getLogger("kvgate.gateway")
 Ids = NDArray[np.int32]
 
 _HIGHEST = 2**31 - 1
+# Where clients may write token ids, by route.
+IDS_IN: Mapping[Route, str] = MappingProxyType({"completions": "prompt", "embeddings": "input"})
 _TEXT_PARTS = ("text", "refusal")
 
 
@@ -46,17 +49,18 @@ class PromptTokens:
             self._tell(error)
         return None
 
-    def strange(self, body: Mapping[str, Any]) -> str | None:
-        """Where a completion's prompt has a token id that the model has not, as a param; None: nowhere.
+    def strange(self, route: Route, body: Mapping[str, Any]) -> str | None:
+        """Where a body has a token id that the model has not, as a param; None: nowhere.
 
         Such an id ends some engines: SGLang looks it up in a table of weights, and its process dies with that.
         """
-        prompt = body.get("prompt")
-        if self._vocabulary is None or not isinstance(prompt, list):
+        field = IDS_IN.get(route, "")
+        given = body.get(field)
+        if self._vocabulary is None or not isinstance(given, list):
             return None
-        if prompt and isinstance(prompt[0], list):
-            return next((f"prompt[{i}]" for i, each in enumerate(prompt) if self._is_strange(each)), None)
-        return "prompt" if self._is_strange(prompt) else None
+        if given and isinstance(given[0], list):
+            return next((f"{field}[{i}]" for i, each in enumerate(given) if self._is_strange(each)), None)
+        return field if self._is_strange(given) else None
 
     def _is_strange(self, ids: object) -> bool:
         assert self._vocabulary is not None

@@ -289,11 +289,14 @@ def test_a_server_that_streams_incrementally_is_not_asked_natively_and_says_why(
 
 
 def test_ids_that_the_model_has_not_never_reach_the_engine(pair: Pair):
-    for prompt, param in (([5, 900_000], "prompt"), ([[5], [900_000]], "prompt[1]")):
+    for prompt, param in (([5, 900_000], "prompt"), ([[5], [900_000]], "prompt[1]"), ([-1], "prompt")):
         with pytest.raises(openai.BadRequestError, match="vocabulary") as refused:
             complete(pair, prompt=prompt)
         assert refused.value.param == param
-    assert not pair.generated
+    with pytest.raises(openai.BadRequestError, match="vocabulary") as refused:
+        pair.gateway.sdk.embeddings.create(model=MODEL, input=[5, 900_000])
+    assert refused.value.param == "input"
+    assert not pair.engine.asked
 
 
 @pytest.mark.parametrize("stream", [False, True])
