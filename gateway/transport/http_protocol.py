@@ -15,6 +15,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from gateway.errors import ApiError
 from gateway.transport.cycle import GatewayCycle
 from gateway.transport.disconnect import introduce
+from gateway.transport.half_closed import StillThere
 
 _SHORT_URL = 64  # bytes; longer ones are not kept
 MAX_HEAD_BYTES = 256 * 1024  # request line and headers of one request, beyond its first packet
@@ -31,6 +32,7 @@ class GatewayHttpProtocol(HttpToolsProtocol):
     _head_bytes = 0
     _resuming = False  # the parser is being told of a request whose head was read before
     _lost = False
+    _half_closed = False  # the client has sent all that it will ever send
     _idle_since = 0.0  # of the loop's clock
     _watching: dict[Callable[[], None], None]  # in order
     # Runs while a head is waited for and something has come, or nothing ever has.
@@ -49,6 +51,24 @@ class GatewayHttpProtocol(HttpToolsProtocol):
         watching, self._watching = self._watching, {}
         for then in watching:
             then()
+
+    def eof_received(self) -> bool:  # type: ignore[override]
+        """The client sends no more. True: it may wait for answers still; else the connection is closed."""
+        if self._half_closed:
+            return True
+        if not self._all_asked or self.scope["http_version"] == "1.0":
+            return False
+        self._half_closed = True
+        cycle = self.cycle
+        StillThere(self.transport, lambda: cycle is None or cycle.response_started).ask()
+        return True
+
+    @property
+    def _all_asked(self) -> bool:
+        """Whether requests are answered now, each of them wholly here."""
+        if self._in_head or not self._answering:
+            return False
+        return not any(cycle.more_body for cycle in (self.cycle, *(each for each, _ in self.pipeline)))
 
     def data_received(self, data: bytes) -> None:
         began_in_head = self._in_head
@@ -166,6 +186,9 @@ class GatewayHttpProtocol(HttpToolsProtocol):
         self.flow.resume_reading()
         if self.pipeline:
             self._start_asgi_task(*self.pipeline.pop())
+            return
+        if self._half_closed:
+            self.transport.close()
             return
         self._idle_since = self.loop.time()
         if self.timeout_keep_alive_task is None:
