@@ -3,7 +3,8 @@
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import astuple
+from dataclasses import astuple, dataclass, field
+from itertools import count
 from typing import Any
 
 from engine_adapters.rpc.connection import Connection
@@ -20,13 +21,26 @@ log = logging.getLogger("kvgate.workers")
 _TIMEOUT_S = 0.5
 
 
+@dataclass(slots=True)
+class _Running:
+    """What one worker runs. Each counts its own requests from 0 on, so that names of two are the same."""
+
+    worker: int
+    requests: dict[str, tuple[str, Verdict]] = field(default_factory=dict)  # by the worker's name of it
+
+    def name_of(self, request: str) -> str:
+        """What no other worker calls one of its requests."""
+        return f"{self.worker}:{request}"
+
+
 class LimitsKeeper:
     """The counts, in the process that all workers are connected to. `workers` says how many those are."""
 
     def __init__(self, workers: Callable[[], int]) -> None:
         self._counter = LocalCounter()
         self._workers = workers
-        self._running: dict[Connection, dict[str, tuple[str, Verdict]]] = {}
+        self._names = count()
+        self._running: dict[Connection, _Running] = {}
 
     def calls(self) -> dict[str, Call]:
         """For a `Service`."""
@@ -34,23 +48,29 @@ class LimitsKeeper:
 
     def gone(self, connection: Connection) -> None:
         """What a worker that has ended ran, runs no more; its tokens stay counted."""
-        for request, (tenant, verdict) in self._running.pop(connection, {}).items():
-            self._counter.settle(tenant, request, verdict, 0)
+        running = self._running.pop(connection, None)
+        if running is not None:
+            for request, (tenant, verdict) in running.requests.items():
+                self._counter.settle(tenant, running.name_of(request), verdict, 0)
 
     def _admit(
         self, connection: Connection, tenant: str, bounds: list[int | None], request: str, tokens: int
     ) -> list[Any]:
         requests, most_tokens, concurrency = bounds
         limits = TenantLimits(requests, most_tokens, concurrency)
-        verdict = self._counter.judged(tenant, limits, request, tokens)
+        running = self._running.get(connection)
+        if running is None:
+            running = self._running[connection] = _Running(next(self._names))
+        verdict = self._counter.judged(tenant, limits, running.name_of(request), tokens)
         if not verdict.over:
-            self._running.setdefault(connection, {})[request] = (tenant, verdict)
+            running.requests[request] = (tenant, verdict)
         return [self._workers(), *astuple(verdict)]
 
     def _settle(self, connection: Connection, request: str, tokens: int) -> None:
-        found = self._running.get(connection, {}).pop(request, None)
-        if found is not None:  # one that was refused was never counted
-            self._counter.settle(found[0], request, found[1], tokens)
+        running = self._running.get(connection)
+        found = None if running is None else running.requests.pop(request, None)
+        if running is not None and found is not None:  # one that was refused was never counted
+            self._counter.settle(found[0], running.name_of(request), found[1], tokens)
 
 
 class WorkerCounter:

@@ -59,6 +59,20 @@ async def test_slots_of_a_worker_that_died_are_free(folder: Path, state: Server)
     await two.link.aclose()
 
 
+async def test_requests_of_two_workers_may_have_the_same_name(folder: Path, state: Server) -> None:
+    (one, a), (two, b) = await counter(folder, "a"), await counter(folder, "b")
+    limits = TenantLimits(concurrency=4)
+    first = await a.admit("a", limits, "0", 1)
+    assert await passed(b, limits, 5, "") == 3
+    a.settle("a", "0", first, 0)
+    assert await passed(b, limits, 5, "more") == 1
+    assert (await a.admit("a", limits, "1", 1)).over == ("concurrency",)
+    await two.link.aclose()
+    await until(lambda: len(state.connections) == 1)
+    assert await passed(a, limits, 9, "") == 4
+    await one.link.aclose()
+
+
 async def test_while_nobody_counts_each_keeps_to_its_share(folder: Path) -> None:
     server = await serve(folder)
     (one, a), (two, b) = await counter(folder, "a"), await counter(folder, "b")
