@@ -5,6 +5,7 @@ CanonError
  +- ModelFolderError   the model's folder cannot be used: a file is missing, unreadable, or a template does not compile
  +- PolicyError        a policy, a rule or a switch that does not exist
  +- TemplateError      one request cannot be turned into prompt tokens; `param` names the part of it that is at fault
+     +- PromptTooLongError  it has more tokens than whoever asked would take
 """
 
 
@@ -39,3 +40,11 @@ class TemplateError(CanonError):
         super().__init__(message)
         self.message = message
         self.param = param
+
+
+class PromptTooLongError(TemplateError):
+    """The prompt has more tokens than were wanted at most. Not all were counted: there are `least`, or more."""
+
+    def __init__(self, least: int, param: str | None = None) -> None:
+        super().__init__(f"the prompt has {least} tokens or more", param)
+        self.least = least

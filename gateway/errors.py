@@ -68,11 +68,12 @@ def unsupported(message: str, param: str) -> ApiError:
     return invalid(message, param, "unsupported_value")
 
 
-def context_too_long(prompt_tokens: int, limit: int, param: str) -> ApiError:
-    """HTTP 400 with both numbers: the prompt leaves no room for a single token."""
+def context_too_long(prompt_tokens: int, limit: int, param: str, *, counted: bool = True) -> ApiError:
+    """HTTP 400 with both numbers: the prompt leaves no room for a single token. Not `counted`: it may have more."""
+    more = "" if counted else " or more"
     message = (
         f"This model's context is {limit} tokens, prompt and completion together, "
-        f"but the prompt alone has {prompt_tokens} tokens."
+        f"but the prompt alone has {prompt_tokens} tokens{more}."
     )
     return invalid(message, param, "context_length_exceeded")
 

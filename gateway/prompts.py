@@ -41,14 +41,18 @@ class PromptSource(Protocol):
         continue_final_message: bool = False,
         template_kwargs: Mapping[str, Any] | None = None,
         scope: str = "",
+        most: int | None = None,
     ) -> RenderedChat:
         """Render and encode; raises canon's TemplateError for what the template cannot take.
 
-        Encodings are remembered within one `scope`.
+        Encodings are remembered within one `scope`. As soon as it is certain that there are more than `most` tokens
+        it may raise canon's PromptTooLongError, and save what the rest would take; None: any number is wanted.
         """
 
-    def encode(self, text: str, *, add_special_tokens: bool = True, scope: str = "") -> NDArray[np.int32]:
-        """Token ids of plain text; raises canon's TemplateError for what cannot be encoded."""
+    def encode(
+        self, text: str, *, add_special_tokens: bool = True, scope: str = "", most: int | None = None
+    ) -> NDArray[np.int32]:
+        """Token ids of plain text; raises canon's TemplateError for what cannot be encoded. `most` as for `chat`."""
 
     def decode(self, ids: Sequence[int], *, skip_special_tokens: bool = False) -> str:
         """The text of token ids."""

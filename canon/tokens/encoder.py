@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from canon.errors import PromptTooLongError
 from canon.tokens.literal_text import ControlIds, LiteralEncoder
 from canon.tokens.memo import EncodingMemo, text_key
 from canon.tokens.seams.chunks import Chunker, ChunkSizes
@@ -22,6 +23,7 @@ Span = tuple[int, int]  # start and end in characters
 _BATCH = (
     256  # texts encoded at a time: what the tokenizer tells of each token takes a hundred bytes meanwhile
 )
+_BOUNDED_BATCH = 16  # where it may end early
 
 
 class _Piece(NamedTuple):
@@ -52,23 +54,43 @@ class PromptEncoder:
         self._control = ControlIds(tokenizers)
         self._literal = LiteralEncoder(tokenizers, self._control)
 
-    def encode(self, text: str, scope: str = "") -> NDArray[np.int32]:
-        """int32 [tokens]; special tokens in `text` act as such, nothing is put before or behind it."""
-        return self._assemble(text, self._cuts.spans(text), scope, literal=False, suspicious=False)
+    def encode(self, text: str, scope: str = "", most: int | None = None) -> NDArray[np.int32]:
+        """int32 [tokens]; special tokens in `text` act as such, nothing is put before or behind it.
+
+        Raises `PromptTooLongError` as soon as it is certain that there are more than `most` tokens; None: any number.
+        """
+        if most is not None:
+            _check(self._tokenizers.fewest.of(text), most)
+        return self._assemble(text, self._cuts.spans(text), scope, most, literal=False, suspicious=False)
 
     def encode_controlled(
-        self, text: str, control: Sequence[Span], scope: str = "", *, suspicious: bool = True
+        self,
+        text: str,
+        control: Sequence[Span],
+        scope: str = "",
+        most: int | None = None,
+        *,
+        suspicious: bool = True,
     ) -> NDArray[np.int32]:
         """int32 [tokens]; of the special tokens in `text` only those at `control` act, all others are text.
 
-        `suspicious`: special tokens are, or may be, written elsewhere too.
+        `suspicious`: special tokens are, or may be, written elsewhere too. `most` as for `encode`.
         """
+        if most is not None:
+            _check(self._tokenizers.fewest.of(text), most)
         if all(text[start:end] in self._safe for start, end in control) and self._safe:
-            return self._assemble(text, control, scope, literal=True, suspicious=suspicious)
-        return self._encode_undoing(text, control, scope)
+            return self._assemble(text, control, scope, most, literal=True, suspicious=suspicious)
+        return self._encode_undoing(text, control, scope, most)
 
     def _assemble(
-        self, text: str, cuts: Sequence[Span], scope: str, *, literal: bool, suspicious: bool
+        self,
+        text: str,
+        cuts: Sequence[Span],
+        scope: str,
+        most: int | None,
+        *,
+        literal: bool,
+        suspicious: bool,
     ) -> NDArray[np.int32]:
         """Ids of `text` cut at `cuts`, each of which is one safe token."""
         pieces: list[_Piece] = []
@@ -83,7 +105,7 @@ class PromptEncoder:
             parts += [None] * self._cut(pieces, text[at:], at == 0, literal, suspicious)
         if not parts:
             return np.empty(0, dtype=np.int32)
-        encoded = iter(self._encode_pieces(pieces, scope))
+        encoded = iter(self._encode_pieces(pieces, scope, len(parts) - len(pieces), most))
         return np.concatenate([next(encoded) if part is None else part for part in parts])
 
     def _cut(self, pieces: list[_Piece], text: str, first: bool, literal: bool, suspicious: bool) -> int:
@@ -99,7 +121,10 @@ class PromptEncoder:
             place = "continuing"
         return len(cuts) + 1
 
-    def _encode_pieces(self, pieces: Sequence[_Piece], scope: str) -> Sequence[NDArray[np.int32]]:
+    def _encode_pieces(
+        self, pieces: Sequence[_Piece], scope: str, tokens: int, most: int | None
+    ) -> Sequence[NDArray[np.int32]]:
+        """`tokens` are what the prompt has beside them."""
         keys = [
             text_key(_form(scope, place, literal, has_special), text)
             for text, place, literal, has_special in pieces
@@ -109,11 +134,12 @@ class PromptEncoder:
         if len(found) == len(keys):
             return found
         new = {key: piece for key, piece, ids in zip(keys, pieces, known, strict=True) if ids is None}
-        fresh = dict(zip(new, self._encode_new(list(new.values())), strict=True))
+        tokens += sum(map(len, found))
+        fresh = dict(zip(new, self._encode_new(list(new.values()), tokens, most), strict=True))
         self._memo.put(fresh.items())
         return [fresh[key] if ids is None else ids for key, ids in zip(keys, known, strict=True)]
 
-    def _encode_new(self, pieces: Sequence[_Piece]) -> list[NDArray[np.int32]]:
+    def _encode_new(self, pieces: Sequence[_Piece], tokens: int, most: int | None) -> list[NDArray[np.int32]]:
         """In batches of like pieces, since a tokenizer encodes the texts of a batch side by side."""
         found: list[NDArray[np.int32] | None] = [None] * len(pieces)
         like: dict[tuple[Place, bool], list[int]] = {}
@@ -121,15 +147,20 @@ class PromptEncoder:
             like.setdefault((piece.place, piece.literal and piece.has_special), []).append(i)
         for (place, literal), indices in like.items():
             tokenizer = self._tokenizers.form(place, literal=literal)
-            for some in _batches(indices):
+            for some in _batches(indices, _BATCH if most is None else _BOUNDED_BATCH):
+                if most is not None:
+                    _check(tokens, most)
                 for i, ids in zip(some, encode_all(tokenizer, [pieces[i].text for i in some]), strict=True):
                     found[i] = self._checked(ids, pieces[i])
+                    tokens += len(ids)
         return [ids for ids in found if ids is not None]
 
     def _checked(self, ids: NDArray[np.int32], piece: _Piece) -> NDArray[np.int32]:
         return self._literal.checked(ids, piece.text, piece.place) if piece.literal else ids
 
-    def _encode_undoing(self, text: str, control: Sequence[Span], scope: str) -> NDArray[np.int32]:
+    def _encode_undoing(
+        self, text: str, control: Sequence[Span], scope: str, most: int | None
+    ) -> NDArray[np.int32]:
         """For tokenizers whose special tokens are no safe cuts: lets all of them act, then undoes what must not."""
         within = text_key(b"undoing", scope)
         parts: list[NDArray[np.int32]] = []
@@ -139,6 +170,8 @@ class PromptEncoder:
             behind = bisect_left(control, (end, end))
             own = [(a - start, b - start) for a, b in control[at:behind]]
             parts.append(self._undone(text[start:end], own, place, within))
+            if most is not None:
+                _check(sum(map(len, parts)), most)
             place, at = "continuing", behind
         return np.concatenate(parts)
 
@@ -172,5 +205,10 @@ def _form(scope: str, place: Place, literal: bool, has_special: bool) -> bytes:
     return text_key(b"scope", scope) + f"{place}{literal:d}{has_special:d}".encode()
 
 
-def _batches(indices: Sequence[int]) -> Iterable[Sequence[int]]:
-    return (indices[at : at + _BATCH] for at in range(0, len(indices), _BATCH))
+def _check(tokens: int, most: int) -> None:
+    if tokens > most:
+        raise PromptTooLongError(tokens)
+
+
+def _batches(indices: Sequence[int], size: int) -> Iterable[Sequence[int]]:
+    return (indices[at : at + size] for at in range(0, len(indices), size))

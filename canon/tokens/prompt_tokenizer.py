@@ -173,10 +173,12 @@ class PromptTokenizer:
         continue_final_message: bool = False,
         template_kwargs: Mapping[str, Any] | None = None,
         scope: str = "",
+        most: int | None = None,
     ) -> ChatPrompt:
         """Messages and tools in OpenAI's form to a prompt. Raises `TemplateError` for what the model cannot take.
 
-        Encodings are shared only within one `scope`.
+        Encodings are shared only within one `scope`. Where it is certain that there are more than `most` tokens, the
+        rest is not encoded: `PromptTooLongError`.
         """
         if continue_final_message and add_generation_prompt:
             raise TemplateError(
@@ -197,7 +199,7 @@ class PromptTokenizer:
         written = self._written(chat, messages, tools, template_kwargs or {})
         rendered = self._render(chat, conversation, [str(message["role"]) for message in messages])
         return ChatPrompt(
-            ids=self._encode_rendered(rendered, scope),
+            ids=self._encode_rendered(rendered, scope, most),
             text=rendered.text,
             starts_in_reasoning=ends_in_reasoning(
                 rendered.text, self.thinking_tags, _continued(conversation)
@@ -248,23 +250,26 @@ class PromptTokenizer:
         """Drop all encodings that are remembered, of every scope; how many there were."""
         return self._memo.clear()
 
-    def _encode_rendered(self, rendered: RenderedChat, scope: str) -> NDArray[np.int32]:
+    def _encode_rendered(self, rendered: RenderedChat, scope: str, most: int | None) -> NDArray[np.int32]:
         check_surrogates(rendered.text, "messages")
         if self._control_in_content == "allow":
-            return self._encoder.encode(rendered.text, scope)
+            return self._encoder.encode(rendered.text, scope, most)
         return self._encoder.encode_controlled(
-            rendered.text, rendered.control, scope, suspicious=rendered.suspicious
+            rendered.text, rendered.control, scope, most, suspicious=rendered.suspicious
         )
 
-    def encode(self, text: str, *, add_special_tokens: bool = True, scope: str = "") -> NDArray[np.int32]:
+    def encode(
+        self, text: str, *, add_special_tokens: bool = True, scope: str = "", most: int | None = None
+    ) -> NDArray[np.int32]:
         """int32 [tokens], as the tokenizer itself encodes `text`; special tokens in it act as such.
 
-        Raises `TemplateError` (param `prompt`) for lone surrogates and for texts past the limit.
+        Raises `TemplateError` (param `prompt`) for lone surrogates and for texts past the limit, and as `chat` where
+        there are more than `most` tokens.
         """
         if len(text) > self._limits.characters:
             raise TemplateError(f"the prompt is longer than {self._limits.characters} characters", "prompt")
         check_surrogates(text, "prompt")
-        ids = self._encoder.encode(text, scope)
+        ids = self._encoder.encode(text, scope, most)
         return self._surround.around(ids) if add_special_tokens else ids
 
     @property

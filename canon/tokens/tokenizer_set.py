@@ -12,6 +12,7 @@ from tokenizers import AddedToken, Tokenizer
 
 from canon.errors import ModelFolderError
 from canon.tokens.model_folder import ModelFolder
+from canon.tokens.token_bytes import FewestTokens
 
 # Where a text stands: at the prompt's beginning, behind a special token, or behind text that it goes on from.
 Place = Literal["first", "inner", "continuing"]
@@ -44,6 +45,11 @@ class TokenizerSet:
             return self.plain.id_to_token(index)
         token = model.get("unk_token")
         return token if isinstance(token, str) else None
+
+    @cached_property
+    def fewest(self) -> FewestTokens:
+        """How few tokens a text can have."""
+        return FewestTokens(orjson.loads(self._source), self.added)
 
     @cached_property
     def literal(self) -> Tokenizer:

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from canon.errors import TemplateError
+from canon.errors import PromptTooLongError, TemplateError
 from engine_adapters.base import GenerateRequest
 from gateway.canonical.recorder import AnswerRecorder
-from gateway.errors import invalid
+from gateway.errors import context_too_long, invalid
 from gateway.jobs import (
     Job,
     JobContext,
@@ -49,7 +49,7 @@ async def chat_job(incoming: Incoming, context: JobContext, record: RequestRecor
     tools = tool_options(chat, body.get("tools"), can_parse=able.tool_parser is not None)
     with record.stages.stage("tokenize"):
         prompt = await context.threads.encode(
-            incoming.size, partial(_render, backend.prompts, chat, body, sharing)
+            incoming.size, partial(_render, backend.prompts, chat, body, sharing, able.context_length)
         )
     record.prompt_tokens = len(prompt.ids)
     if record.canon is not None and prompt.control_tokens:
@@ -87,7 +87,9 @@ async def chat_job(incoming: Incoming, context: JobContext, record: RequestRecor
     return Job(backend.engine, (request,), answer, recorder)
 
 
-def _render(prompts: PromptSource, chat: ChatBody, body: Mapping[str, Any], scope: str) -> RenderedChat:
+def _render(
+    prompts: PromptSource, chat: ChatBody, body: Mapping[str, Any], scope: str, context: int
+) -> RenderedChat:
     try:
         return prompts.chat(
             body["messages"],
@@ -96,7 +98,10 @@ def _render(prompts: PromptSource, chat: ChatBody, body: Mapping[str, Any], scop
             continue_final_message=bool(chat.continue_final_message),
             template_kwargs=chat.template_kwargs(),
             scope=scope,
+            most=context,
         )
+    except PromptTooLongError as error:
+        raise context_too_long(error.least, context, "messages", counted=False) from None
     except TemplateError as error:
         raise invalid(error.message, error.param, "invalid_value") from None
 

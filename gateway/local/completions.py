@@ -5,9 +5,9 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from canon.errors import TemplateError
+from canon.errors import PromptTooLongError, TemplateError
 from engine_adapters.base import GenerateRequest
-from gateway.errors import invalid
+from gateway.errors import context_too_long, invalid
 from gateway.jobs import (
     Job,
     JobContext,
@@ -49,7 +49,7 @@ async def completions_job(incoming: Incoming, context: JobContext, record: Reque
     prompts = wanted.prompts()
     with record.stages.stage("tokenize"):
         encoded = await context.threads.encode(
-            incoming.size, partial(_encode_all, backend.prompts, wanted, sharing)
+            incoming.size, partial(_encode_all, backend.prompts, wanted, sharing, able.context_length)
         )
     record.prompt_tokens = sum(map(len, encoded))
     head = new_head("cmpl", able.model, wanted.n or 1)
@@ -86,15 +86,22 @@ async def completions_job(incoming: Incoming, context: JobContext, record: Reque
     return Job(backend.engine, requests, answer)
 
 
-def _encode_all(source: PromptSource, wanted: CompletionsBody, scope: str) -> list[NDArray[np.int32]]:
-    return [_encode(source, prompt, wanted.param_of(i), scope) for i, prompt in enumerate(wanted.prompts())]
+def _encode_all(
+    source: PromptSource, wanted: CompletionsBody, scope: str, context: int
+) -> list[NDArray[np.int32]]:
+    prompts = enumerate(wanted.prompts())
+    return [_encode(source, prompt, wanted.param_of(i), scope, context) for i, prompt in prompts]
 
 
-def _encode(source: PromptSource, prompt: str | list[int], param: str, scope: str) -> NDArray[np.int32]:
+def _encode(
+    source: PromptSource, prompt: str | list[int], param: str, scope: str, context: int
+) -> NDArray[np.int32]:
     if not isinstance(prompt, str):
         return np.asarray(prompt, dtype=np.int32)
     try:
-        return source.encode(prompt, scope=scope)
+        return source.encode(prompt, scope=scope, most=context)
+    except PromptTooLongError as error:
+        raise context_too_long(error.least, context, param, counted=False) from None
     except TemplateError as error:
         raise invalid(error.message, param, "invalid_value") from None
 

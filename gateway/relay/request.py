@@ -18,6 +18,7 @@ from gateway.errors import ApiError, invalid
 from gateway.jobs import JobContext, canonical, expect, usage_facts
 from gateway.ledger.expectation import Expected, Routed, SentRequest
 from gateway.relay.body import RelayedBody
+from gateway.relay.bounds import check_bounds
 from gateway.relay.control_tokens import ControlTokenCheck
 from gateway.relay.errors import from_event
 from gateway.relay.guard import Guard
@@ -83,6 +84,8 @@ async def prepared(
     if route not in pool.routes:
         raise ApiError(404, has_none(pool.name, route, pool.routes), param="model", code="unsupported_route")
     wanted.check(context.settings)
+    if route in _CANONICAL:
+        check_bounds(incoming.body)
     if context.threads.is_short(incoming.size):
         pool.guard.check(incoming.body, incoming.tenant)
     else:
@@ -95,7 +98,7 @@ async def prepared(
     if pool.tokens is not None:
         await _check_ids(pool.tokens, body, incoming, route, context)
     if pool.tokens is not None and route in _CANONICAL:
-        tokens = await _tokens(pool.tokens, body, incoming, route, context, record)
+        tokens = await _tokens(pool, pool.tokens, body, incoming, route, context, record)
     ask = RouteAsk(
         request_id=record.id,
         engine=pool.name,
@@ -172,6 +175,7 @@ async def _canonical(
 
 
 async def _tokens(
+    pool: EnginePool,
     tokens: PromptTokens,
     body: Mapping[str, Any],
     incoming: Incoming,
@@ -179,9 +183,10 @@ async def _tokens(
     context: JobContext,
     record: RequestRecord,
 ) -> NDArray[np.int32] | None:
-    """The prompt's, shape [tokens], where this gateway can make it as the engine will."""
+    """The prompt's, shape [tokens], where this gateway can make it as the engine will, and some replica may take it."""
+    most = pool.longest_context
     with record.stages.stage("tokenize"):
-        work = partial(tokens.of, route, body, incoming.tenant.scope(incoming.model))
+        work = partial(tokens.of, route, body, incoming.tenant.scope(incoming.model), most)
         return await context.threads.encode(incoming.size, work)
 
 

@@ -123,6 +123,13 @@ class EnginePool:
         return min((each.context_length for each in self.replicas if each.context_length), default=None)
 
     @property
+    def longest_context(self) -> int | None:
+        """Tokens that some replica takes; None: not known of every one."""
+        known = [each.context_length for each in self._remotes]
+        found = [length for length in known if length is not None]
+        return max(found) if found and len(found) == len(known) else None
+
+    @property
     def block_size(self) -> int | None:
         """Tokens; None: not known."""
         for each in self._remotes:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from canon.errors import TemplateError
+from canon.errors import PromptTooLongError, TemplateError
 from engine_adapters.remote.relay import Route
 from gateway.prompts import PromptSource
 
@@ -36,12 +36,15 @@ class PromptTokens:
         self._told = False
         self.failed = 0
 
-    def of(self, route: Route, body: Mapping[str, Any], scope: str) -> Ids | None:
-        """int32 [tokens]; None: another route, several prompts, media, or what the template does not take."""
+    def of(self, route: Route, body: Mapping[str, Any], scope: str, most: int | None = None) -> Ids | None:
+        """int32 [tokens]; None: another route, several prompts, media, what the template does not take, or a prompt of
+        more than `most` tokens, which its engine will judge."""
         try:
             if route == "chat":
-                return self._chat(body, scope)
-            return self._completion(body, scope) if route == "completions" else None
+                return self._chat(body, scope, most)
+            return self._completion(body, scope, most) if route == "completions" else None
+        except PromptTooLongError:
+            return None
         except TemplateError:
             self.failed += 1
         except Exception as error:  # noqa: BLE001  whatever a body has in it, the request goes on
@@ -72,7 +75,7 @@ class PromptTokens:
         """Drop all encodings that are remembered, of every scope; how many there were."""
         return self._prompts.forget()
 
-    def _chat(self, body: Mapping[str, Any], scope: str) -> Ids | None:
+    def _chat(self, body: Mapping[str, Any], scope: str, most: int | None) -> Ids | None:
         messages = body.get("messages")
         if not isinstance(messages, list) or any(map(_has_media, messages)):
             return None  # how many tokens a medium is, only its engine knows
@@ -85,15 +88,16 @@ class PromptTokens:
             continue_final_message=goes_on,
             template_kwargs=switches if isinstance(switches, dict) else {},
             scope=scope,
+            most=most,
         ).ids
 
-    def _completion(self, body: Mapping[str, Any], scope: str) -> Ids | None:
+    def _completion(self, body: Mapping[str, Any], scope: str, most: int | None) -> Ids | None:
         prompt = body.get("prompt")
         if isinstance(prompt, list) and len(prompt) == 1 and isinstance(prompt[0], str | list):
             (prompt,) = prompt
         if isinstance(prompt, str):
             special = body.get("add_special_tokens", True) is not False
-            return self._prompts.encode(prompt, add_special_tokens=special, scope=scope)
+            return self._prompts.encode(prompt, add_special_tokens=special, scope=scope, most=most)
         if isinstance(prompt, list) and all(isinstance(i, int) and 0 <= i <= _HIGHEST for i in prompt):
             return np.array(prompt, np.int32)
         return None

@@ -146,6 +146,7 @@ class BytePrompts:
         continue_final_message: bool = False,
         template_kwargs: Mapping[str, Any] | None = None,
         scope: str = "",
+        most: int | None = None,
     ) -> Rendered:
         self.threads.add(threading.current_thread().name)
         time.sleep(self.delay_s)
@@ -163,7 +164,9 @@ class BytePrompts:
         lines = "".join(f"{message['role']}: {message['content']}\n" for message in messages)
         return Rendered(byte_ids(lines), bool((template_kwargs or {}).get("enable_thinking")))
 
-    def encode(self, text: str, *, add_special_tokens: bool = True, scope: str = "") -> NDArray[np.int32]:
+    def encode(
+        self, text: str, *, add_special_tokens: bool = True, scope: str = "", most: int | None = None
+    ) -> NDArray[np.int32]:
         return byte_ids(text)
 
     def decode(self, ids: Sequence[int] | NDArray[np.int32], *, skip_special_tokens: bool = False) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from canon.tokens import PromptTokenizer
+from canon.tokens import PromptTokenizer, encoder
 from gateway.served import Backend
 from tests.gateway.running_server import Running
 from tests.gateway.scripted_engine import MODEL
@@ -102,3 +102,17 @@ def test_completions_take_text_and_ids_alike(server: Running, prompts: PromptTok
         assert answer.choices[0].text == "Once upon a timeHello world"
     first, second = server.engine.requests
     assert first.prompt_ids.tolist() == second.prompt_ids.tolist() == ids
+
+
+@pytest.mark.parametrize("path", [CHAT, "/v1/completions"])
+def test_a_prompt_of_fourteen_megabytes_is_refused_before_it_is_encoded(
+    server: Running, prompts: PromptTokenizer, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    monkeypatch.setattr(encoder, "encode_all", None)
+    text = "a word " * (2 << 20)
+    body = {"messages": [{"role": "user", "content": text}]} if path == CHAT else {"prompt": text}
+    answer = server.http.post(path, json={"model": MODEL, **body})
+    error = answer.json()["error"]
+    assert (answer.status_code, error["code"]) == (400, "context_length_exceeded")
+    assert error["message"].endswith("tokens or more.")
+    assert error["param"] == next(iter(body))
