@@ -50,14 +50,10 @@ def run(
     blocks: int = 300,
     block_bytes: int = 180 * 4096,
     rounds: int = 5,
-    read_bytes: int = 2 << 20,
-    queue_depth: int = 8,
 ) -> DiskFigures:
     """Write `blocks` random blocks into a new folder under `folder`, and read them in all three ways."""
     with tempfile.TemporaryDirectory(dir=folder, prefix="kvgate-bench-") as place:
-        options = DiskOptions(
-            Path(place) / "tier", 4 * blocks * block_bytes, read_bytes=read_bytes, queue_depth=queue_depth
-        )
+        options = DiskOptions(Path(place) / "tier", 4 * blocks * block_bytes)
         headers, payloads = _headers(blocks), _payloads(blocks, block_bytes)
         tier = DiskTier(options)
         try:

@@ -13,7 +13,7 @@ class DiskOptions:
     folder: Path  # of this process alone
     capacity_bytes: int  # segments and index together
     segment_bytes: int = 256 << 20  # what is evicted at once; less of a small capacity
-    read_bytes: int = 2 << 20  # neighbouring records are read together up to this
+    read_bytes: int = 4 << 20  # neighbouring records are read together up to this
     write_bytes: int = 8 << 20
     queue_depth: int = 8  # reads on their way at once
     direct: bool = True  # past the page cache, where the file system can

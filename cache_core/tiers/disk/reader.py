@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import NamedTuple
 
 from cache_core.block_header import BadBlockError, BlockHeader, Coding, header_size, unpack, verify
@@ -14,6 +14,7 @@ from cache_core.tiers.files import ALIGNMENT, aligned, aligned_buffer, is_aligne
 from cache_core.tokens import TOKEN_BYTES
 
 _RECORDS_AT_ONCE = 256  # two buffers a record, and the system takes 1,024
+_CHECKING = 2  # threads that check what was read to where it belongs, while the readers go on reading
 
 
 class Wanted(NamedTuple):
@@ -36,13 +37,22 @@ class _Call:
         self.results: dict[int, DropReason | None] = {}  # by row; None: served
 
 
+class _Read(NamedTuple):
+    """One record as it was read."""
+
+    item: Wanted
+    part: memoryview  # its header, and its body where that is not in place
+    body: memoryview | None  # where it is
+
+
 class Reader:
-    """Reads and checks records with `depth` threads."""
+    """Reads records with `depth` threads, and checks them."""
 
     def __init__(self, codec: Codec, read_bytes: int, depth: int) -> None:
         self._codec = codec
         self._read_bytes = read_bytes
         self._pool = ThreadPoolExecutor(depth, thread_name_prefix="kvgate-disk")
+        self._checks = ThreadPoolExecutor(min(_CHECKING, depth), thread_name_prefix="kvgate-disk-check")
         self._local = threading.local()
 
     def read(self, wanted: Sequence[Wanted], timeout: float | None) -> dict[int, DropReason | None]:
@@ -50,26 +60,45 @@ class Reader:
         call = _Call(in_place=timeout is None)
         runs = list(_runs(wanted, self._read_bytes))
         if timeout is None and len(runs) == 1:
-            self._read_run(call, runs[0])
+            self._check(call, self._read_run(call, runs[0]))
             return call.results
         # a thread left alone with a hanging disk must not find the next call's buffers behind it
-        futures = [self._pool.submit(self._read_run, call, run) for run in runs]
+        futures = [self._pool.submit(self._read_and_check, call, run) for run in runs]
         done, late = wait(futures, timeout)
+        checks = [check for future in done if (check := future.result()) is not None]
+        for check in checks:
+            check.result()
         with call.lock:
             call.over = True
         for future in late:
             future.cancel()
-        for future in done:
-            future.result()
         return {item.row: call.results.get(item.row, DropReason.SLOW) for item in wanted}
 
     def close(self) -> None:
         """End the threads, without waiting for a disk that hangs."""
         self._pool.shutdown(wait=False, cancel_futures=True)
+        self._checks.shutdown(wait=False)
 
-    def _read_run(self, call: _Call, run: list[Wanted]) -> None:
+    def _read_and_check(self, call: _Call, run: list[Wanted]) -> "Future[None] | None":
+        """The check, where that goes on elsewhere: a disk should always have as many reads as it was promised."""
+        found = self._read_run(call, run)
+        if not all(read.body is not None for read in found):
+            self._check(call, found)  # before this thread's buffer is read to again
+            return None
+        own = [read._replace(part=memoryview(bytes(read.part))) for read in found]
+        try:
+            return self._checks.submit(self._check, call, own)
+        except RuntimeError:  # it was closed meanwhile
+            self._check(call, own)
+            return None
+
+    def _check(self, call: _Call, found: Sequence[_Read]) -> None:
+        for read in found:
+            self._finish(call, *read)
+
+    def _read_run(self, call: _Call, run: list[Wanted]) -> list[_Read]:
         if call.over:
-            return
+            return []
         scratch = self._scratch(sum(item.place.length for item in run))
         buffers: list[memoryview] = []
         parts: list[tuple[memoryview, memoryview | None]] = []  # header (and body), body in place
@@ -84,11 +113,13 @@ class Reader:
             count = run[0].handle.read(buffers, run[0].place.offset)
         except OSError as error:
             self._settle(call, {item.row: reason_of(error) for item in run})
-            return
+            return []
+        found: list[_Read] = []
         for item, (part, body) in zip(run, parts, strict=True):
             there = min(max(count, 0), item.place.length)
             count -= item.place.length
-            self._finish(call, item, part[:there], body if there == item.place.length else None)
+            found.append(_Read(item, part[:there], body if there == item.place.length else None))
+        return found
 
     def _finish(self, call: _Call, item: Wanted, part: memoryview, body: memoryview | None) -> None:
         reason: DropReason | None = None
