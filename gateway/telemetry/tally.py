@@ -17,6 +17,9 @@ from gateway.telemetry.buckets import (
 )
 from gateway.telemetry.distribution import Distribution
 from gateway.telemetry.facts import RequestFacts, RequestLabels
+from gateway.telemetry.labels import OTHER
+
+_MOST = 2000  # labels that are counted apart; some 3 KB each
 
 # Requests of one batch, together with those of the same labels.
 Alike: TypeAlias = Mapping[RequestLabels, Sequence[RequestFacts]]
@@ -84,9 +87,13 @@ class Tallied:
 
 
 class Tally:
-    """Adds requests up. They are added by one thread, and read by any."""
+    """Adds requests up. They are added by one thread, and read by any.
 
-    def __init__(self) -> None:
+    Behind `most` labels, names of new ones are `other`.
+    """
+
+    def __init__(self, most: int = _MOST) -> None:
+        self._most = most
         self._lock = Lock()
         self._by_labels: dict[RequestLabels, Tallied] = {}
 
@@ -95,9 +102,13 @@ class Tally:
         with self._lock:
             for labels, some in alike.items():
                 found = self._by_labels.get(labels)
-                if found is None:
-                    found = self._by_labels[labels] = Tallied(labels)
-                found.add(some)
+                (self._new(labels) if found is None else found).add(some)
+
+    def _new(self, labels: RequestLabels) -> Tallied:
+        if len(self._by_labels) >= self._most:
+            # Names are bounded each by itself; all that go together need not be few.
+            labels = labels._replace(model=OTHER, engine=OTHER, error=labels.error and OTHER)
+        return self._by_labels.setdefault(labels, Tallied(labels))
 
     def now(self) -> list[Tallied]:
         """Copies of all there is."""

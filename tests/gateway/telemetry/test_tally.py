@@ -106,3 +106,17 @@ def test_requests_apart_in_what_a_metric_does_not_say_are_one_series_of_it() -> 
     assert found[duration, (*who, ("outcome", "ok"))] == 2
     assert found[duration, (*who, ("outcome", "aborted"))] == 1
     assert found["kvgate_requests_by_reuse_total", (*who, ("kvgate_reuse_class", "warm"))] == 3
+
+
+def test_names_that_go_together_in_too_many_ways_are_other_and_still_counted() -> None:
+    tally = Tally(most=2)
+    of = [LABELS._replace(model=f"m{number}", error="e") for number in range(9)]
+    for labels in [*of, *of, LABELS._replace(model="m9", status=500)]:
+        tally.add(alike([facts(labels)]))
+    other = LABELS._replace(model="other", engine="other", error="other")
+    assert {each.labels: each.requests for each in tally.now()} == {
+        of[0]: 2,
+        of[1]: 2,
+        other: 14,
+        other._replace(status=500, error=None): 1,
+    }
