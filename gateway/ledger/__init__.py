@@ -1,5 +1,6 @@
 """One row a request: what was reused, who said so, and what is not known."""
 
+from gateway.ledger.columns import NUMBERS, TEXTS, Columns
 from gateway.ledger.database import Database
 from gateway.ledger.errors import (
     LedgerConfigError,
@@ -8,9 +9,10 @@ from gateway.ledger.errors import (
     LedgerUnavailableError,
 )
 from gateway.ledger.opening import open_database, open_reader, open_writer
-from gateway.ledger.reader import NUMBERS, TEXTS, Columns, LedgerReader, Where, Window
+from gateway.ledger.reader import LedgerReader
 from gateway.ledger.row import Divergence, GapCause, LedgerRow
 from gateway.ledger.sink import LedgerSink, NoLedger
+from gateway.ledger.window import Where, Window
 from gateway.ledger.writer import LedgerWriter, WriterCounts, WriterSettings
 
 __all__ = [

@@ -2,11 +2,11 @@
 
 import sqlite3
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Engine, create_engine, delete, event, select
 from sqlalchemy.engine import URL
@@ -14,13 +14,17 @@ from sqlalchemy.exc import DBAPIError, NoSuchModuleError, OperationalError, Prog
 
 from gateway.ledger.encoding import COLUMNS, Encoded
 from gateway.ledger.errors import LedgerConfigError
+from gateway.ledger.packs import table as packs
 from gateway.ledger.place import private_file
-from gateway.ledger.schema import prepare, requests, scrapes, writers
+from gateway.ledger.preparing import prepare
+from gateway.ledger.schema import requests, scrapes, writers
 
 _WAIT_S = 2  # for a lock, or for a server to answer a connection
 _STUCK_S = 15  # for one statement on a server
 _AT_ONCE = 5_000  # rows one deletion takes, so that nobody waits long for its lock
 _PAGES = 2_000  # of a SQLite file that are given back after each
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +53,7 @@ class Database:
             private_file(self._path)
         self._engine = _engine(url, lock_s)
         self._prepared = False
+        self._last: tuple[str, packs.Last | None] = "", None  # by the writer that wrote last
         mark = "?" if self._path is not None else "%s"
         self._insert = f"INSERT INTO requests ({', '.join(map(_quoted, COLUMNS))}) VALUES ({_marks(mark)})"  # noqa: S608
         self._note = (
@@ -81,19 +86,27 @@ class Database:
             self._prepared = False
         if not self._prepared:
             self.prepare()
+        writer, last = self._last
+        given = packs.additions(batch.rows, last if writer == batch.writer else None)
         try:
             with self._engine.begin() as connection:
                 noted = connection.exec_driver_sql(self._note, (batch.writer, batch.number, time.time()))
-                if noted.rowcount:
-                    connection.exec_driver_sql(self._insert, list(batch.rows))
+                if not noted.rowcount:
+                    return
+                connection.exec_driver_sql(self._insert, list(batch.rows))
+                last = packs.put(connection, given)
         except (OperationalError, ProgrammingError) as error:
             if _other_tables(error):
                 self._prepared = False
             raise
+        self._last = batch.writer, last
 
     def prune(self, before: float) -> Iterator[int]:
         """Delete rows that arrived before then, some thousands at a time; yields how many it deleted each time."""
         yield from self._delete(requests.c.arrival < before)
+        while self._step(lambda connection: packs.delete_before(connection, before)):
+            self._give_back()
+        self._keep(lambda connection, behind: packs.keep_since(connection, before, behind))
         with self._engine.begin() as connection:
             connection.execute(delete(writers).where(writers.c.seen < before))
             connection.execute(delete(scrapes).where(scrapes.c.at < before))
@@ -101,6 +114,7 @@ class Database:
     def forget(self, tenant: str) -> Iterator[int]:
         """Delete all rows of a tenant, as `prune`."""
         yield from self._delete(requests.c.tenant == tenant)
+        self._keep(lambda connection, behind: packs.keep_others(connection, tenant, behind))
 
     def close(self) -> None:
         """Close all connections; using the database opens them again."""
@@ -117,6 +131,18 @@ class Database:
                 return
             self._give_back()
             yield gone
+
+    def _keep(self, some: Callable[[Connection, int], int | None]) -> None:
+        """Go through the packs, some at a time; none of them stays locked for long."""
+        behind: int | None = 0
+        while behind is not None:
+            at = behind
+            behind = self._step(lambda connection, at=at: some(connection, at))  # type: ignore[misc]
+        self._give_back()
+
+    def _step(self, what: Callable[[Connection], _T]) -> _T:
+        with self._engine.begin() as connection:
+            return what(connection)
 
     def _give_back(self) -> None:
         """Pages that are free now leave the file."""

@@ -1,14 +1,10 @@
-"""Rows as a database takes them, and back; and the fixed-width piece that reports read."""
+"""Rows as a database takes them, and back."""
 
 import math
-import struct
 from collections.abc import Sequence
 from functools import lru_cache
-from hashlib import blake2b
-from operator import attrgetter
+from operator import attrgetter, index
 from typing import Any, TypeAlias, get_args
-
-import numpy as np
 
 from engine_adapters.base import ReuseStatus, Tier
 from gateway.ledger.row import Divergence, LedgerRow
@@ -21,20 +17,16 @@ STATUSES: tuple[ReuseStatus, ...] = get_args(ReuseStatus)
 _LONGEST = 200  # characters of a text
 _LONGEST_EXPLAINED = 32_768
 _MOST = 2**31 - 1  # of a count; what is said beyond it is no count
-NO_COUNT = -(2**31)  # a count that is not known, in the packed piece
 
 _TEXTS = (
     "id", "tenant", "model", "route", "engine", "replica", "reuse_source", "gap_cause", "canon_policy",
     "finish", "error", "trace_id",
 )  # fmt: skip
 _TIMES = ("first_token", "end")
-_COUNTS = (
+COUNTS: tuple[str, ...] = (
     "prompt", "reused", "matched", "completion", "reasoning", "predicted", "block_size", "canon_rules",
-    "canon_edits", "canon_saved", "retries",
+    "canon_edits", "canon_saved", "retries", "attempts",
 )  # fmt: skip
-_LATER = (
-    "attempts",
-)  # counts that no report adds up: the packed piece keeps the form that it has in old rows
 _EXPLAINED = (
     "route_reason",
     "route_scores",
@@ -42,39 +34,19 @@ _EXPLAINED = (
 _DIVERGENCE = ("divergence_path", "divergence_offset", "divergence_cause", "divergence_hash")
 
 COLUMNS: tuple[str, ...] = (
-    *_TEXTS, "reuse_status", "arrival", *_TIMES, "stream", "status", *_COUNTS, *_LATER, *_EXPLAINED, *TIERS,
-    *_DIVERGENCE, "packed",
+    *_TEXTS, "reuse_status", "arrival", *_TIMES, "stream", "status", *COUNTS, *_EXPLAINED, *TIERS,
+    *_DIVERGENCE,
 )  # fmt: skip
-
-PACKED_COUNTS: tuple[str, ...] = (*_COUNTS, *TIERS, "divergence_offset")
-PACKED_TEXTS: tuple[str, ...] = (
-    "tenant", "model", "route", "engine", "replica", "reuse_source", "gap_cause", "canon_policy", "finish",
-    "error", "divergence_cause",
-)  # fmt: skip
-
-PACKED = np.dtype(
-    [
-        ("arrival", "<f8"),
-        ("ttft", "<f4"),  # seconds from arrival to the first token; NaN: not known
-        ("duration", "<f4"),  # seconds from arrival to the end; NaN: not known
-        *((name, "<i4") for name in PACKED_COUNTS),
-        ("status", "<i2"),
-        ("reuse_status", "i1"),  # its place in `STATUSES`
-        ("stream", "i1"),
-        *((name, "<i8") for name in PACKED_TEXTS),  # `text_code`; 0: None
-    ]
-)  # packed, without padding, little endian
-_pack = struct.Struct(f"<dff{len(PACKED_COUNTS)}ihbb{len(PACKED_TEXTS)}q").pack
 
 _names_of = attrgetter(*_TEXTS[1:-1])
 _times_of = attrgetter(*_TIMES)
-_counts_of = attrgetter(*_COUNTS)
+_counts_of = attrgetter(*COUNTS)
 
 
 def encoded(row: LedgerRow) -> Encoded:
     """One row. Texts are cut at 200 characters, and numbers that can be no count or time become None."""
     # Most of a row is not known, and a call for each None would take longer than all the rest.
-    names, codes = _named(_names_of(row))
+    names = _named(_names_of(row))
     times = [_time(value) for value in _times_of(row)]
     arrival = _time(row.arrival) or 0.0
     counts = [
@@ -83,17 +55,8 @@ def encoded(row: LedgerRow) -> Encoded:
     ]
     tiers = [_count(row.by_tier.get(tier)) for tier in TIERS] if row.by_tier else _NO_TIERS
     gone = _divergence(row.divergence)
-    status = row.status if 0 <= row.status < 1000 else 0
-    packed = _pack(
-        arrival,
-        *[math.nan if value is None else _span(value - arrival) for value in times],
-        *[NO_COUNT if value is None else value for value in (*counts, *tiers, gone[1])],
-        status,
-        STATUSES.index(row.reuse_status),
-        row.stream,
-        *codes,
-        0 if gone[2] is None else text_code(gone[2]),
-    )
+    status = row.status if 0 <= index(row.status) < 1000 else 0
+    STATUSES.index(row.reuse_status)  # a row with another one was made wrong
     return (
         _text(row.id),
         *names,
@@ -104,11 +67,9 @@ def encoded(row: LedgerRow) -> Encoded:
         bool(row.stream),
         status,
         *counts,
-        *[_count(getattr(row, name)) for name in _LATER],
         *[_text(getattr(row, name), _LONGEST_EXPLAINED) for name in _EXPLAINED],
         *tiers,
         *gone,
-        packed,
     )
 
 
@@ -117,7 +78,6 @@ def decoded(values: Sequence[Any]) -> LedgerRow:
     named = dict(zip(COLUMNS, values, strict=True))
     tiers = {tier: named.pop(tier) for tier in TIERS}
     path, offset, cause, digest = (named.pop(name) for name in _DIVERGENCE)
-    del named["packed"]
     named["stream"] = bool(named["stream"])
     return LedgerRow(
         **named,
@@ -126,22 +86,14 @@ def decoded(values: Sequence[Any]) -> LedgerRow:
     )
 
 
-@lru_cache(maxsize=10_000)
-def text_code(text: str) -> int:
-    """What stands for a text in the packed piece: 64 bits of its hash, never 0."""
-    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little", signed=True) or 1
-
-
 _NO_TIERS: list[int | None] = [None] * len(TIERS)
 _NO_DIVERGENCE = (None, None, None, None)
-assert ("id", *PACKED_TEXTS[:-1], "trace_id") == _TEXTS
 
 
 @lru_cache(maxsize=1_000)
-def _named(names: tuple[str | None, ...]) -> tuple[Sequence[str | None], Sequence[int]]:
-    """What groups rows, as the columns have it and as the packed piece does: most rows say what others said."""
-    texts = [_text(value) for value in names]
-    return texts, [0 if value is None else text_code(value) for value in texts]
+def _named(names: tuple[str | None, ...]) -> Sequence[str | None]:
+    """What groups rows, as the columns have it: most rows say what others said."""
+    return [_text(value) for value in names]
 
 
 def _divergence(found: Divergence | None) -> tuple[str | None, int | None, str | None, str | None]:
@@ -164,7 +116,3 @@ def _count(value: int | None) -> int | None:
 
 def _time(value: float | None) -> float | None:
     return float(value) if value is not None and math.isfinite(value) else None
-
-
-def _span(seconds: float) -> float:
-    return seconds if abs(seconds) < 1e30 else math.nan

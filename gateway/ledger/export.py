@@ -9,8 +9,9 @@ from typing import IO, Any, Literal
 
 from gateway.ledger.encoding import TIERS
 from gateway.ledger.errors import LedgerConfigError
-from gateway.ledger.reader import ALL, EVER, LedgerReader, Where, Window
+from gateway.ledger.reader import LedgerReader
 from gateway.ledger.row import LedgerRow
+from gateway.ledger.window import ALL, EVER, Where, Window
 
 Format = Literal["csv", "parquet"]
 _Kind = Literal["text", "count", "time", "flag"]

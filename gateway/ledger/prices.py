@@ -10,8 +10,10 @@ import numpy as np
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from gateway.ledger.columns import Columns
 from gateway.ledger.errors import LedgerConfigError
-from gateway.ledger.reader import ALL, EVER, Columns, LedgerReader, Where, Window
+from gateway.ledger.reader import LedgerReader
+from gateway.ledger.window import ALL, EVER, Where, Window
 
 _MILLION = 1_000_000
 _Amount = Annotated[Decimal, Field(ge=0, allow_inf_nan=False)]

@@ -1,73 +1,22 @@
 """Reading the ledger: whole rows one by one, or columns as arrays for reports over millions of them."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
 from sqlalchemy import ColumnElement, Select, func, literal_column, select
 from sqlalchemy.exc import SQLAlchemyError
 
+from gateway.ledger.columns import NUMBERS, TEXTS, ColumnReading, Columns
 from gateway.ledger.database import Database, reason
-from gateway.ledger.encoding import (
-    COLUMNS,
-    NO_COUNT,
-    PACKED,
-    PACKED_COUNTS,
-    PACKED_TEXTS,
-    STATUSES,
-    decoded,
-)
+from gateway.ledger.encoding import COLUMNS, decoded
 from gateway.ledger.errors import LedgerConfigError, LedgerUnavailableError
+from gateway.ledger.packs import StoredPack
 from gateway.ledger.row import LedgerRow
-from gateway.ledger.schema import requests
+from gateway.ledger.schema import packs, requests
+from gateway.ledger.window import ALL, EVER, Where, Window
 
-NUMBERS: tuple[str, ...] = (
-    "arrival", "ttft", "duration", "status", "stream", *PACKED_COUNTS, "recomputed",
-)  # fmt: skip
-TEXTS: tuple[str, ...] = (*PACKED_TEXTS, "reuse_status")
-
-_CHUNK = 65_536  # rows: some 20 MB while they are read
-
-
-@dataclass(frozen=True, slots=True)
-class Window:
-    """Rows that arrived at `since` or later and before `until`, seconds since the epoch; None: without a bound."""
-
-    since: float | None = None
-    until: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Where:
-    """Only rows with these values; None: all."""
-
-    tenant: str | None = None
-    model: str | None = None
-    engine: str | None = None
-    route: str | None = None
-
-
-EVER = Window()
-ALL = Where()
-
-
-@dataclass(frozen=True, slots=True)
-class Columns:
-    """One chunk of rows, in the order in which they were written. All arrays have shape [rows].
-
-    Attributes:
-        numbers: float64; NaN is `not known`. Tokens are whole numbers. `ttft` and `duration` are seconds from the
-            arrival (of a precision of 7 digits), `stream` is 0 or 1.
-        codes: int32 indices into `labels[name]`; -1 is None.
-        labels: the texts behind the codes, the same lists in every chunk of one reading; they grow.
-    """
-
-    rows: int
-    numbers: dict[str, NDArray[np.float64]]
-    codes: dict[str, NDArray[np.int32]]
-    labels: dict[str, list[str]]
+_PACKS = 64  # that are read at once: some 65,536 rows, which take some 20 MB
+_CHUNK = 65_536  # rows
 
 
 class LedgerReader:
@@ -86,38 +35,40 @@ class LedgerReader:
     def columns(
         self, names: Sequence[str], window: Window = EVER, where: Where = ALL, chunk: int = _CHUNK
     ) -> Iterator[Columns]:
-        """Columns in chunks: names of `NUMBERS` and `TEXTS`.
+        """Columns in chunks of so many rows at the most: names of `NUMBERS` and `TEXTS`.
 
         Raises:
             LedgerConfigError: there is no such column.
-            LedgerUnavailableError: the database does not answer.
+            LedgerUnavailableError: the database does not answer, or what it has is broken.
         """
         for name in names:
             if name not in NUMBERS and name not in TEXTS:
                 raise LedgerConfigError(f"the ledger has no column {name!r:.40} for reports")
-        numbers = [name for name in names if name in NUMBERS]
-        labels = {name: _Labels() for name in names if name in TEXTS}
-        for values in self._chunks([requests.c.packed], window, where, chunk):
-            packed = np.frombuffer(b"".join([each[1] for each in values]), PACKED)
-            yield Columns(
-                len(packed),
-                {name: _numbers(packed, name) for name in numbers},
-                {name: self._codes(packed, name, its, values) for name, its in labels.items()},
-                {name: its.texts for name, its in labels.items()},
-            )
+        reading = ColumnReading(names, window, where)
+        for values in self._packs(window):
+            columns = reading.columns([StoredPack.of(each[1]) for each in values])
+            for first in range(0, columns.rows, chunk):
+                yield columns.part(first, chunk)
 
-    def _codes(
-        self, packed: NDArray[np.void], name: str, labels: "_Labels", values: Sequence[Any]
-    ) -> NDArray[np.int32]:
-        if name == "reuse_status":
-            labels.texts[:] = STATUSES
-            return packed[name].astype(np.int32)
-        return labels.codes(packed[name], lambda place: self._text(name, values[place][0]))
-
-    def _text(self, name: str, seq: int) -> str | None:
-        """What a column says in one row; None: it was deleted since."""
-        found = self._read(select(requests.c[name]).where(requests.c.seq == seq))
-        return found[0][0] if found else None
+    def _packs(self, window: Window) -> Iterator[Sequence[Any]]:
+        """Tuples of `seq` and a pack that has rows of this window, some at a time."""
+        conditions: list[ColumnElement[bool]] = []
+        if window.since is not None:
+            conditions.append(packs.c.last_arrival >= window.since)
+        if window.until is not None:
+            conditions.append(packs.c.first_arrival < window.until)
+        last = self._read(select(func.max(packs.c.seq)))[0][0]
+        if last is None:
+            return
+        query = select(packs.c.seq, packs.c.packed).where(packs.c.seq <= last, *conditions)
+        query = query.order_by(packs.c.seq).limit(_PACKS)
+        at = 0
+        while at < last:
+            found = self._read(query.where(packs.c.seq > at))
+            if not found:
+                return
+            at = found[-1][0]
+            yield found
 
     def _chunks(
         self, wanted: Sequence[ColumnElement[Any]], window: Window, where: Where, size: int
@@ -167,37 +118,3 @@ def _inside(arrival: ColumnElement[Any], window: Window) -> Iterator[ColumnEleme
         yield arrival >= window.since
     if window.until is not None:
         yield arrival < window.until
-
-
-def _numbers(packed: NDArray[np.void], name: str) -> NDArray[np.float64]:
-    if name == "recomputed":
-        recomputed = _numbers(packed, "prompt") - _numbers(packed, "reused")
-        recomputed[packed["reuse_status"] == STATUSES.index("inconsistent")] = np.nan
-        return recomputed
-    values = packed[name].astype(np.float64)
-    if name in PACKED_COUNTS:
-        values[values == NO_COUNT] = np.nan
-    return values
-
-
-@dataclass(slots=True)
-class _Labels:
-    """Texts of one column by the codes that the database has for them."""
-
-    texts: list[str] = field(default_factory=list)
-    _known: dict[int, int] = field(default_factory=lambda: {0: -1})
-
-    def codes(self, stored: NDArray[np.int64], text_at: Callable[[int], str | None]) -> NDArray[np.int32]:
-        """Places in `texts`; `text_at` tells the text of a row of this chunk."""
-        found, first, inverse = np.unique(stored, return_index=True, return_inverse=True)
-        places = [self._place(int(code), int(at), text_at) for code, at in zip(found, first, strict=True)]
-        return np.array(places, np.int32)[inverse]
-
-    def _place(self, code: int, at: int, text_at: Callable[[int], str | None]) -> int:
-        if code not in self._known:
-            text = text_at(at)
-            if text is None:
-                return -1
-            self._known[code] = len(self.texts)
-            self.texts.append(text)
-        return self._known[code]

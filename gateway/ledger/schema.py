@@ -1,14 +1,10 @@
 """The ledger's tables. Columns have the names of `LedgerRow`; NULL is `not known`, and never stands for 0."""
 
-import logging
-import time
-
 from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
     Computed,
-    Connection,
     Float,
     Index,
     Integer,
@@ -16,17 +12,9 @@ from sqlalchemy import (
     MetaData,
     Table,
     Text,
-    insert,
-    inspect,
-    select,
-    text,
 )
 
-from gateway.ledger.errors import LedgerSchemaError
-
-log = logging.getLogger("kvgate.ledger")
-
-VERSION = 4  # one up with every new column, or new meaning of one: see `_add_columns`
+VERSION = 5  # one up with every new column, or new meaning of one: see `preparing`
 
 metadata = MetaData()
 
@@ -79,9 +67,20 @@ requests = Table(
     Column("finish", Text),
     Column("error", Text),
     Column("trace_id", Text),
-    # The same again in one piece, which is what a report over a million rows can read in a second.
-    Column("packed", LargeBinary, nullable=False),
     Index("requests_arrival", "arrival"),
+)
+
+# What reports add up, many rows in one piece and column by column: a million rows of `requests` take seconds to read.
+# Whatever puts rows in there, or deletes them, does so here as well.
+packs = Table(
+    "packs",
+    metadata,
+    Column("seq", _SEQ, primary_key=True),
+    Column("rows", Integer, nullable=False),
+    Column("first_arrival", Float(53), nullable=False),  # the earliest of its rows, seconds since the epoch
+    Column("last_arrival", Float(53), nullable=False),
+    Column("packed", LargeBinary, nullable=False),
+    Index("packs_last_arrival", "last_arrival"),
 )
 
 writers = Table(
@@ -109,59 +108,9 @@ scrapes = Table(
     Index("scrapes_at", "at"),
 )
 
-_versions = Table(
+versions = Table(
     "ledger_schema",
     metadata,
     Column("version", Integer, primary_key=True),
     Column("since", Float(53), nullable=False),
 )
-
-_RECOMPUTED_SINCE = 4  # the version from which on it is what it is
-_POSTGRES_LOCK = 0x6B76676174650001  # any number, the same in every kvgate
-
-
-def prepare(connection: Connection) -> None:
-    """Create what is not there, inside the caller's transaction; several processes may do so at the same time.
-
-    Raises:
-        LedgerSchemaError: a newer kvgate has written here.
-    """
-    if connection.dialect.name == "postgresql":
-        connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _POSTGRES_LOCK})
-    metadata.create_all(connection)
-    found = connection.execute(select(_versions.c.version).order_by(_versions.c.version.desc())).scalar()
-    if found is not None and found > VERSION:
-        raise LedgerSchemaError(
-            f"a newer kvgate has changed the ledger's schema ({found}; this one knows {VERSION}): "
-            "run that newer version here, too, or name another ledger (--ledger)"
-        )
-    if found is not None and found < VERSION:
-        if found < _RECOMPUTED_SINCE:
-            connection.execute(text("ALTER TABLE requests DROP COLUMN recomputed"))
-        _add_columns(connection)
-        # All in the message: commands have no formatter that would show fields.
-        log.warning(
-            "the ledger's schema went from %d to %d: gateways of older versions that use it have to be restarted "
-            "as this one",
-            found,
-            VERSION,
-        )
-    if found != VERSION:
-        connection.execute(insert(_versions).values(version=VERSION, since=time.time()))
-
-
-def _add_columns(connection: Connection) -> None:
-    """What an older kvgate's tables have not; its rows say NULL there, so such a column must take that."""
-    for table in metadata.sorted_tables:
-        there = {column["name"] for column in inspect(connection).get_columns(table.name)}
-        for column in table.columns:
-            if column.name not in there:
-                assert column.nullable, column.name
-                quote = connection.dialect.identifier_preparer.quote
-                kind = column.type.compile(connection.dialect)
-                if isinstance(column.computed, Computed):
-                    # SQLite adds no column that is stored.
-                    how = "VIRTUAL" if connection.dialect.name == "sqlite" else "STORED"
-                    kind += f" GENERATED ALWAYS AS ({column.computed.sqltext}) {how}"
-                statement = f"ALTER TABLE {quote(table.name)} ADD COLUMN {quote(column.name)} {kind}"
-                connection.execute(text(statement))

@@ -14,7 +14,7 @@ from gateway.ledger import Database, LedgerReader, LedgerWriter, WriterSettings
 from gateway.ledger.database import Batch
 from gateway.ledger.encoding import encoded
 from gateway.ledger.place import ledger_url
-from gateway.ledger.schema import prepare
+from gateway.ledger.preparing import prepare
 from tests.gateway.ledger.postgres import Postgres
 from tests.gateway.ledger.rows import row
 from tests.gateway.ledger.writing_process import WritingProcess

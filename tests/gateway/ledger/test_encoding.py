@@ -1,36 +1,14 @@
-import numpy as np
 import pytest
 from hypothesis import given
 
 from gateway.ledger import LedgerRow
-from gateway.ledger.encoding import (
-    COLUMNS,
-    NO_COUNT,
-    PACKED,
-    PACKED_COUNTS,
-    PACKED_TEXTS,
-    decoded,
-    encoded,
-    text_code,
-)
+from gateway.ledger.encoding import decoded, encoded
 from tests.gateway.ledger.rows import any_row, row
 
 
 @given(any_row)
 def test_what_is_encoded_comes_back_as_it_was(given_row: LedgerRow) -> None:
     assert decoded(encoded(given_row)) == given_row
-
-
-@given(any_row)
-def test_the_packed_piece_says_what_the_columns_say(given_row: LedgerRow) -> None:
-    values = dict(zip(COLUMNS, encoded(given_row), strict=True))
-    packed = np.frombuffer(values["packed"], PACKED)[0]
-    for name in PACKED_COUNTS:
-        assert (None if packed[name] == NO_COUNT else packed[name]) == values[name]
-    for name in PACKED_TEXTS:
-        assert packed[name] == (0 if values[name] is None else text_code(values[name]))
-    assert packed["arrival"] == values["arrival"]
-    assert np.isnan(packed["ttft"]) == (values["first_token"] is None)
 
 
 @pytest.mark.parametrize("count", [2**31, -(2**31), 10**30])

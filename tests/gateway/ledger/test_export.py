@@ -36,7 +36,7 @@ def read_csv(text: str) -> list[dict[str, str]]:
 def test_every_column_of_the_ledger_is_exported() -> None:
     names = {"divergence_prefix_hash": "divergence_hash"}
     exported = {names.get(field.name, field.name) for field in FIELDS}
-    assert exported == {column.name for column in requests.c} - {"seq", "packed"}
+    assert exported == {column.name for column in requests.c} - {"seq"}
 
 
 def test_csv_tells_0_from_what_is_not_known(reader: LedgerReader) -> None:

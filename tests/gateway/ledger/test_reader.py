@@ -1,5 +1,3 @@
-import math
-
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -19,6 +17,7 @@ from gateway.ledger import (
 )
 from gateway.ledger.database import Batch
 from gateway.ledger.encoding import encoded
+from tests.gateway.ledger.packs.saying import number_of, text_of
 from tests.gateway.ledger.rows import any_row, row
 
 
@@ -26,27 +25,6 @@ def filled(database: Database, rows: list[LedgerRow]) -> LedgerReader:
     if rows:
         database.write(Batch("test", 1, [encoded(each) for each in rows]))
     return LedgerReader(database)
-
-
-def number_of(each: LedgerRow, name: str) -> float:
-    spans = {"ttft": each.first_token, "duration": each.end}
-    if name in spans:
-        at = spans[name]
-        return math.nan if at is None else float(np.float32(at - each.arrival))
-    if name in ("device", "host", "disk", "store"):
-        value = each.by_tier.get(name)  # type: ignore[call-overload]
-    elif name == "divergence_offset":
-        value = each.divergence and each.divergence.offset
-    else:
-        value = getattr(each, name)
-    return math.nan if value is None else float(value)
-
-
-def text_of(each: LedgerRow, name: str) -> str | None:
-    if name == "divergence_cause":
-        return each.divergence.cause if each.divergence else None
-    value: str | None = getattr(each, name)
-    return value
 
 
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -11,7 +11,8 @@ from sqlalchemy.engine import URL
 from gateway.ledger import Database, LedgerReader
 from gateway.ledger.database import Batch
 from gateway.ledger.encoding import encoded
-from gateway.ledger.schema import VERSION, prepare
+from gateway.ledger.preparing import prepare
+from gateway.ledger.schema import VERSION
 from tests.gateway.ledger.rows import row
 
 

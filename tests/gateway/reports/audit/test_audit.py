@@ -20,7 +20,8 @@ from gateway.reports.rows.classes import CLASSES
 from tests.gateway.reports.audit import naive
 
 NOW = 10_000.0
-_counts = st.none() | st.integers(0, 400)
+_counts = st.none() | st.integers(0, 400) | st.sampled_from([2**30, 2**31 - 1])
+_TENANTS = ["a", "b", "", "ünïcödé 租户", "👩‍👩‍👧"]
 _seconds = st.none() | st.integers(0, 4_000).map(lambda ms: ms / 1000)
 
 
@@ -31,7 +32,7 @@ def rows(draw: st.DrawFn) -> LedgerRow:
     cause = draw(st.sampled_from([None, "clock", "tool order"]))
     return LedgerRow(
         "id",
-        draw(st.sampled_from(["a", "b"])),
+        draw(st.sampled_from(_TENANTS)),
         draw(st.sampled_from(["m", "n"])),
         draw(st.sampled_from(["chat", "completions"])),
         engine=draw(st.sampled_from([None, "e", "f"])),
