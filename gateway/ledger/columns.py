@@ -1,7 +1,7 @@
 """Columns of many rows as arrays, put together from packs."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,7 +52,7 @@ class ColumnReading:
         self._numbers = [name for name in NUMBERS if name in names]
         self._labels = {name: _Labels() for name in TEXTS if name in names}
         if "reuse_status" in self._labels:
-            self._labels["reuse_status"] = _Labels(list(STATUSES))
+            self._labels["reuse_status"] = _Labels(STATUSES)
 
     def columns(self, packs: Sequence[StoredPack]) -> Columns:
         """The rows of these packs that are meant."""
@@ -111,15 +111,27 @@ def _have(packs: Sequence[StoredPack], name: str, value: str) -> NDArray[np.bool
     return values
 
 
-@dataclass(slots=True)
+class _Codes(dict[str | None, int]):
+    """The code of each text; a text that is new gets the next one."""
+
+    def __init__(self, texts: list[str]) -> None:
+        super().__init__({text: code for code, text in enumerate(texts)})
+        self[None] = -1
+        self._texts = texts
+
+    def __missing__(self, text: str | None) -> int:
+        assert text is not None, "None has a code from the start"
+        self[text] = code = len(self._texts)
+        self._texts.append(text)
+        return code
+
+
 class _Labels:
     """Texts of one column, over all packs."""
 
-    texts: list[str] = field(default_factory=list)
-    _codes: dict[str | None, int] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._codes = {None: -1, **{text: code for code, text in enumerate(self.texts)}}
+    def __init__(self, texts: Sequence[str] = ()) -> None:
+        self.texts = list(texts)
+        self._codes = _Codes(self.texts)
 
     def codes(self, packs: Sequence[StoredPack], name: str) -> NDArray[np.int32]:
         """Places in `texts`, -1 for None, shape [rows]."""
@@ -130,13 +142,5 @@ class _Labels:
         return values
 
     def _renamed(self, coded: Coded) -> NDArray[np.int32]:
-        codes = np.array([self._code(text) for text in coded.labels], np.int32)
-        return codes[coded.places]
-
-    def _code(self, text: str | None) -> int:
-        code = self._codes.get(text)
-        if code is None:
-            code = self._codes[text] = len(self.texts)
-            assert text is not None, "None has a code from the start"
-            self.texts.append(text)
-        return code
+        labels = coded.labels
+        return np.fromiter(map(self._codes.__getitem__, labels), np.int32, len(labels))[coded.places]

@@ -1,7 +1,6 @@
 """What tokens cost: a table by model, and the money of each tenant in a window."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 from typing import Annotated
@@ -10,6 +9,7 @@ import numpy as np
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from gateway.ledger.bill import Bill
 from gateway.ledger.columns import Columns
 from gateway.ledger.errors import LedgerConfigError
 from gateway.ledger.reader import LedgerReader
@@ -62,30 +62,6 @@ class PriceTable(BaseModel):
     def of(self, model: str) -> Price | None:
         """The price of a model; None: the table has none."""
         return self.models.get(model) or self.models.get("*")
-
-
-@dataclass(frozen=True, slots=True)
-class Bill:
-    """One tenant's requests in a window. Money is in the table's currency.
-
-    Attributes:
-        known: of requests whose reuse was reported.
-        at_most: of all requests, where input that may have been cached costs as if it was not; the true sum lies
-            between `at_least` and this.
-        at_least: the same, where it costs as if it was.
-        saved: what reused tokens would have cost more, had they not been reused.
-        unpriced: requests whose model has no price, or whose tokens are not known; they are in no sum.
-    """
-
-    requests: int = 0
-    known: Decimal = Decimal(0)
-    at_least: Decimal = Decimal(0)
-    at_most: Decimal = Decimal(0)
-    saved: Decimal = Decimal(0)
-    unpriced: int = 0
-
-    def __add__(self, other: "Bill") -> "Bill":
-        return Bill(*(getattr(self, name) + getattr(other, name) for name in self.__dataclass_fields__))
 
 
 def bills(

@@ -1,4 +1,7 @@
-"""The command itself: reads the ledger, prints one of the reports, and says by its exit code if figures are wrong."""
+"""The command itself: reads the ledger, prints one of the reports, and says by its exit code if figures are wrong.
+
+Heavy modules are imported when needed.
+"""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -7,12 +10,8 @@ from pathlib import Path
 from typing import Literal
 
 import orjson
-from rich.console import Console
 
-from gateway.commands.audit.html import as_html
-from gateway.commands.audit.terminal import print_audit
 from gateway.ledger import LedgerError, LedgerReader, Window, open_database
-from gateway.ledger.prices import PriceTable, bills
 from gateway.ledger.retention import seconds
 from gateway.ledger.scrapes import ScrapeStore
 from gateway.reports.audit import AuditReport, Money, audit
@@ -52,6 +51,8 @@ def run(
 
 
 def _money(reader: LedgerReader, path: Path, window: Window) -> Money:
+    from gateway.ledger.prices import PriceTable, bills
+
     table = PriceTable.load(path)
     return Money(table.currency, bills(reader, table, window))
 
@@ -62,6 +63,12 @@ def _print(report: AuditReport, form: Format) -> None:
         written = orjson.dumps(report.as_json(), default=str, option=orjson.OPT_INDENT_2)
         sys.stdout.write(written.decode() + "\n")
     elif form == "html":
+        from gateway.commands.audit.html import as_html
+
         sys.stdout.write(as_html(report))
     else:
+        from rich.console import Console
+
+        from gateway.commands.audit.terminal import print_audit
+
         print_audit(report, Console(file=sys.stdout, width=None if sys.stdout.isatty() else 118))

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from gateway.ledger.prices import Bill
+from gateway.ledger.bill import Bill
 from gateway.reports.audit import AuditReport, GroupFigures, LostReuse
 from gateway.reports.audit.causes import ESTIMATED, NOT_TOLD
 from gateway.reports.reconcile.reconciliation import Reconciliation

@@ -12,7 +12,7 @@ from gateway.ledger.packs.pack import Coded, Pack
 # Little endian. The lowest number of each integer stands for `not known`.
 _INTEGERS = {"<i1": -(2**7), "<i2": -(2**15), "<i4": -(2**31)}
 _FLOATS = {"arrival": "<f8", "ttft": "<f4", "duration": "<f4"}
-_PLACES = {"<u1": 2**8, "<u2": 2**16, "<i4": 2**31}
+_PLACES = {"<u1": 2**8, "<u2": 2**16, "<u4": 2**32}
 _KINDS = {kind: np.dtype(kind) for kind in (*_INTEGERS, *_FLOATS.values(), *_PLACES)}
 
 
@@ -67,7 +67,8 @@ class StoredPack(msgspec.Struct, array_like=True, frozen=True):
         if stored is None:
             return Coded([None], np.zeros(1, np.int32))
         places = _array(stored.kind, stored.data)
-        if len(places) not in (1, self.rows) or not 0 <= places.min() <= places.max() < len(stored.labels):
+        one_a_row = len(places) in (1, self.rows) and stored.kind in _PLACES
+        if not one_a_row or places.max() >= len(stored.labels):
             raise PackError(f"the ledger has a pack whose {name} are not one a row")
         return Coded(stored.labels, places)
 

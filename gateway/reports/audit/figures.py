@@ -15,6 +15,7 @@ from gateway.reports.audit.sums import Sums
 from gateway.reports.audit.taken import Rows
 from gateway.reports.rows.classes import CLASSES, CONSISTENT
 from gateway.reports.rows.facts import KEYS
+from gateway.reports.rows.grouped import grouped
 
 _CLASSES = len(CLASSES)
 _SUMMED = ("requests", "prompt", "completion", "reused", "recomputed", "in tiers", *TIERS)
@@ -54,7 +55,7 @@ class Figures:
         """Figures grouped by those columns, in no order."""
         wider, rows = Wider(self._keys, names), self._rows
         cells = wider.places[rows.group] * _CLASSES + rows.kind
-        times = _Times(percentiles(cells, rows.ttft), percentiles(cells, rows.tpot))
+        times = _Times(*percentiles(cells, len(wider.keys) * _CLASSES, rows.ttft, rows.tpot))
         members = _members(wider)
         return [self._group(wider, place, members[place], times) for place in range(len(wider.keys))]
 
@@ -63,8 +64,7 @@ class Figures:
         wider, rows = Wider(self._keys, ("model", "engine")), self._rows
         known = ~(np.isnan(rows.ttft) | np.isnan(rows.computed))
         places, computed, ttft = wider.places[rows.group[known]], rows.computed[known], rows.ttft[known]
-        order = np.argsort(places, kind="stable")
-        ends = np.searchsorted(places[order], np.arange(len(wider.keys)), side="right")
+        order, ends = grouped(places, len(wider.keys))
         parts = np.split(order, ends[:-1]) if len(ends) else []
         rates = [seconds_per_token(computed[part], ttft[part]) for part in parts]
         return np.array([np.nan if rate is None else rate for rate in rates], np.float64)[wider.places]
@@ -96,8 +96,7 @@ class Figures:
 
 def _members(wider: Wider) -> list[NDArray[np.int64]]:
     """The groups of each wider group."""
-    order = np.argsort(wider.places, kind="stable")
-    ends = np.searchsorted(wider.places[order], np.arange(len(wider.keys)), side="right")
+    order, ends = grouped(wider.places, len(wider.keys))
     return np.split(order, ends[:-1])
 
 

@@ -1,10 +1,13 @@
 """Percentiles of many groups at once, exact: of the values themselves, and not of averages."""
 
 from dataclasses import dataclass
+from itertools import pairwise
 from math import ceil
 
 import numpy as np
 from numpy.typing import NDArray
+
+from gateway.reports.rows.grouped import grouped
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,22 +20,23 @@ class Percentiles:
     p99: float
 
 
-def percentiles(cells: NDArray[np.int64], values: NDArray[np.float32]) -> dict[int, Percentiles]:
-    """By cell; NaN values are left out, and so are cells without any."""
-    known = ~np.isnan(values)
-    cells, values = cells[known], values[known]
-    if not len(cells):
-        return {}
-    order = np.argsort(
-        cells.astype(np.int16) if cells.max() < 1 << 15 else cells, kind="stable"
-    )  # linear for 16 bits
-    cells, values = cells[order], values[order]
-    found, starts = np.unique(cells, return_index=True)
-    ends = np.append(starts[1:], len(cells))
-    return {
-        int(cell): _of(np.sort(values[start:end]))
-        for cell, start, end in zip(found, starts, ends, strict=True)
-    }
+def percentiles(
+    cells: NDArray[np.int64], count: int, *columns: NDArray[np.float32]
+) -> list[dict[int, Percentiles]]:
+    """Of each column by cell; NaN values are left out, and so are cells without any.
+
+    `cells`: the cell of each row, under `count`, shape [rows], as each column has it.
+    """
+    order, ends = grouped(cells, count)
+    found: list[dict[int, Percentiles]] = []
+    for values in columns:
+        ordered = values[order]
+        parts = {
+            cell: ordered[start:end] for cell, (start, end) in enumerate(pairwise([0, *ends])) if end > start
+        }
+        known = {cell: part[~np.isnan(part)] for cell, part in parts.items()}
+        found.append({cell: _of(np.sort(part)) for cell, part in known.items() if len(part)})
+    return found
 
 
 def _of(ordered: NDArray[np.float32]) -> Percentiles:

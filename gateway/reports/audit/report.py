@@ -3,7 +3,7 @@
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from gateway.ledger.prices import Bill
+from gateway.ledger.bill import Bill
 from gateway.reports.audit.percentiles import Percentiles
 from gateway.reports.findings import ReportFinding
 from gateway.reports.reconcile.reconciliation import Reconciliation

@@ -1,6 +1,7 @@
 """Sums over rows by group and class."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,24 +27,37 @@ class Sums:
         self._groups = count
         cells = groups * _CLASSES + facts.kind
         for name, values in _values(facts).items():
-            weights = None if values is None else np.nan_to_num(values)
-            counted = np.bincount(cells, weights, count * _CLASSES).reshape(count, _CLASSES)
+            counted = _by_cell(cells, values, count * _CLASSES).reshape(count, _CLASSES)
             added = counted.astype(np.float64, copy=False)
             if (known := self._sums.get(name)) is not None:
                 added[: len(known)] += known
             self._sums[name] = added
 
 
-def _values(facts: Facts) -> Mapping[str, NDArray[np.float64] | None]:
+def _by_cell(cells: NDArray[np.int64], values: NDArray[Any] | None, count: int) -> NDArray[Any]:
+    """Numbers are summed where they are known, and of what is true or false, rows with True are counted."""
+    if values is None:
+        return np.bincount(cells, minlength=count)
+    if values.dtype == np.bool_:
+        return np.bincount(cells[values], minlength=count)
+    return np.bincount(cells, _or_zero(values), count)
+
+
+def _or_zero(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.where(np.isnan(values), 0.0, values)
+
+
+def _values(facts: Facts) -> Mapping[str, NDArray[Any] | None]:
     """What is summed. None: each row counts as one."""
-    consistent = facts.consistent
+    consistent, stream = facts.consistent, facts.stream == 1
     reused = np.where(consistent, facts.reused, 0.0)
     tiers = {tier: np.where(consistent, tokens, 0.0) for tier, tokens in facts.tiers.items()}
-    in_tiers = np.sum([np.nan_to_num(tokens) for tokens in facts.tiers.values()], axis=0)
-    says_tiers = np.any([~np.isnan(tokens) for tokens in facts.tiers.values()], axis=0)
+    in_tiers = np.sum([_or_zero(tokens) for tokens in facts.tiers.values()], axis=0)
+    says_tiers = consistent & np.any([~np.isnan(tokens) for tokens in facts.tiers.values()], axis=0)
     with np.errstate(invalid="ignore"):
         whole = np.mod(facts.reused, facts.block) == 0
     all_but_one = facts.reused == facts.prompt - 1
+    zero, predicted = consistent & (facts.reused == 0), consistent & (facts.predicted > 0)
     return {
         "requests": None,
         "prompt": facts.prompt,
@@ -51,18 +65,16 @@ def _values(facts: Facts) -> Mapping[str, NDArray[np.float64] | None]:
         "reused": reused,
         "recomputed": np.where(consistent, facts.prompt - facts.reused, 0.0),
         **tiers,
-        "in tiers": np.where(consistent & says_tiers, in_tiers, 0.0),
-        "streams": facts.stream,
+        "in tiers": np.where(says_tiers, in_tiers, 0.0),
+        "streams": stream,
         # For the invariants:
-        "all but one": np.where(consistent, all_but_one, 0.0),
-        "zero": np.where(consistent, facts.reused == 0, 0.0),
-        "zero, predicted": np.where(consistent & (facts.reused == 0), facts.predicted > 0, 0.0),
-        "streams, zero, predicted": np.where(
-            consistent & (facts.reused == 0), (facts.predicted > 0) * facts.stream, 0.0
-        ),
-        "predicted": np.where(consistent, facts.predicted > 0, 0.0),
-        "streams, predicted": np.where(consistent, (facts.predicted > 0) * facts.stream, 0.0),
-        "off tiers": np.where(consistent & says_tiers, in_tiers != facts.reused, 0.0),
-        "off block": np.where(consistent & (facts.block > 1), ~whole & ~all_but_one, 0.0),
-        "over matched": np.where(consistent, facts.reused > facts.matched, 0.0),
+        "all but one": consistent & all_but_one,
+        "zero": zero,
+        "zero, predicted": zero & predicted,
+        "streams, zero, predicted": zero & predicted & stream,
+        "predicted": predicted,
+        "streams, predicted": predicted & stream,
+        "off tiers": says_tiers & (in_tiers != facts.reused),
+        "off block": consistent & (facts.block > 1) & ~whole & ~all_but_one,
+        "over matched": consistent & (facts.reused > facts.matched),
     }

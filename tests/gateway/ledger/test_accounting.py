@@ -1,6 +1,7 @@
 """The engine in this process is accounted for as all others are."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import httpx
 import pytest
@@ -8,9 +9,13 @@ import pytest
 from engine_adapters.base import Finished, ReuseReport, TextDelta, Usage
 from engine_adapters.errors import EngineFailureError
 from gateway.ledger.accounting import row_of
-from gateway.ledger.expectation import Expectation
+from gateway.ledger.expectation import Expectation, Expected, SentRequest
+from gateway.ledger.row import Divergence, GapCause
+from gateway.routing.router import Decision, Score
 from gateway.served import Backend
-from gateway.transport.record import RequestRecord
+from gateway.tenants.tenant import DEFAULT
+from gateway.transport.record import CanonTold, RequestRecord
+from gateway.transport.trace_context import TraceContext
 from tests.gateway.relay.serving import Relaying, relaying
 from tests.gateway.scripted_engine import CONTEXT, MODEL, BytePrompts, ScriptedEngine, events, reuse
 
@@ -130,3 +135,40 @@ def test_no_row_expects_more_than_the_prompt_that_the_engine_counted() -> None:
     record.expected = Expectation(predicted=122)  # estimated before the engine had counted
     record.block_size = 1
     assert row_of(record).predicted == 120
+
+
+class Evicted:
+    """A predictor that knows one cause."""
+
+    def expect(self, request: SentRequest) -> Expectation:
+        return Expectation()
+
+    def forget(self) -> None:
+        pass
+
+    def cause(self, expected: Expected, reuse: ReuseReport) -> GapCause:
+        return "evicted"
+
+
+def test_each_fact_is_in_the_column_of_its_name() -> None:
+    record = RequestRecord("id", "POST", "/v1/chat/completions", started=5.0, arrival=1_000.0, ended=7.5)
+    record.route, record.tenant, record.model = "route", replace(DEFAULT, name="tenant"), "model"
+    record.engine, record.replica, record.block_size, record.stream = "engine", "replica", 16, True
+    record.retries, record.attempts, record.status, record.ttft_s = 3, 4, 207, 0.5
+    record.prompt_tokens, record.matched_tokens, record.completion_tokens = 99, 70, 30
+    record.reasoning_tokens, record.finish, record.error = 20, "finish", "error"
+    record.reuse = ReuseReport(100, 60, {"device": 50, "disk": 10}, "source", "reported")
+    gone = Divergence("path", 1, "cause", "hash")
+    record.expected = Expectation(predicted=80, saved=40, divergence=gone)
+    record.canon = CanonTold("policy", 9, edits={"rule": 2, "other": 5})
+    record.routed = Decision("replica", "reason", (Score("replica", predicted=80, queued=0, ttft_s=None),))
+    record.trace = TraceContext("trace")
+    assert row_of(record, Evicted())._asdict() == {
+        "id": "id", "tenant": "tenant", "model": "model", "route": "route", "engine": "engine", "replica": "replica",
+        "arrival": 1_000.0, "first_token": 1_000.5, "end": 1_002.5, "stream": True, "status": 207, "prompt": 100,
+        "reused": 60, "by_tier": {"device": 50, "disk": 10}, "matched": 70, "completion": 30, "reasoning": 20,
+        "reuse_status": "reported", "reuse_source": "source", "predicted": 80, "block_size": 16,
+        "gap_cause": "evicted", "canon_policy": "policy", "canon_rules": 9, "canon_edits": 7, "canon_saved": 40,
+        "divergence": gone, "retries": 3, "attempts": 4, "route_reason": "reason",
+        "route_scores": '{"replica":[80,0,null]}', "finish": "finish", "error": "error", "trace_id": "trace",
+    }  # fmt: skip
