@@ -2,11 +2,11 @@
 
 import time
 
-from sqlalchemy import Computed, Connection, insert, inspect, select, text
+from sqlalchemy import Computed, Connection, LargeBinary, insert, inspect, literal_column, select, text
 
 from gateway.ledger.errors import LedgerSchemaError
-from gateway.ledger.packs.table import rebuild
-from gateway.ledger.schema import VERSION, metadata, versions
+from gateway.ledger.packs import table as packs
+from gateway.ledger.schema import VERSION, metadata, requests, versions
 
 _RECOMPUTED_SINCE = 4  # the version from which on it is what it is
 _PACKS_SINCE = 5  # before, each row had its own piece, in a column
@@ -30,21 +30,54 @@ def prepare(connection: Connection) -> None:
         )
     if found is not None and found < VERSION:
         _renew(connection, found)
+    elif _has_pieces(connection):
+        _take_over(connection)
     if found != VERSION:
         connection.execute(insert(versions).values(version=VERSION, since=time.time()))
 
 
 def _renew(connection: Connection, found: int) -> None:
-    if connection.dialect.name == "postgresql":
-        # An older kvgate that still writes waits: its rows would be in no pack.
-        connection.execute(text("LOCK TABLE requests IN EXCLUSIVE MODE"))
+    _hold_writers(connection)
     if found < _RECOMPUTED_SINCE:
         connection.execute(text("ALTER TABLE requests DROP COLUMN recomputed"))
     _add_columns(connection)
     if found < _PACKS_SINCE:
-        rebuild(connection)
-        if "packed" in _columns(connection, "requests"):
-            connection.execute(text("ALTER TABLE requests DROP COLUMN packed"))
+        packs.rebuild(connection)
+        if _has_pieces(connection):
+            _empty_pieces(connection)
+
+
+def _hold_writers(connection: Connection) -> None:
+    """An older kvgate waits until this transaction ends: what it writes meanwhile would be in no pack."""
+    if connection.dialect.name == "postgresql":  # of SQLite's transactions only one writes anyway
+        connection.execute(text("LOCK TABLE requests IN EXCLUSIVE MODE"))
+
+
+def _has_pieces(connection: Connection) -> bool:
+    return "packed" in _columns(connection, "requests")
+
+
+def _empty_pieces(connection: Connection) -> None:
+    """An older kvgate that still runs goes on to fill that column: so it stays, and says which rows have no pack."""
+    kind = LargeBinary().compile(connection.dialect)
+    for statement in (
+        "ALTER TABLE requests DROP COLUMN packed",
+        f"ALTER TABLE requests ADD COLUMN packed {kind}",
+        "CREATE INDEX requests_without_pack ON requests (seq) WHERE packed IS NOT NULL",
+    ):
+        connection.execute(text(statement))
+
+
+def _take_over(connection: Connection) -> None:
+    """Make packs of what an older kvgate has written since."""
+    without = literal_column("packed").is_not(None)
+    if connection.execute(select(requests.c.seq).where(without).limit(1)).scalar() is None:
+        return
+    _hold_writers(connection)
+    last = packs.add(connection, without)
+    if last:
+        taken = text("UPDATE requests SET packed = NULL WHERE packed IS NOT NULL AND seq <= :last")
+        connection.execute(taken, {"last": last})
 
 
 def _add_columns(connection: Connection) -> None:

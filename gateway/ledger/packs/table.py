@@ -1,12 +1,12 @@
 """Packs in the database: every row of `requests` is in one of them, put in and deleted with it."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Connection, bindparam, delete, insert, select, update
+from sqlalchemy import ColumnElement, Connection, bindparam, delete, insert, select, update
 
 from gateway.ledger.encoding import Encoded
 from gateway.ledger.packs.pack import GATHERED, Pack, gathered, joined, kept
@@ -116,23 +116,21 @@ def _keep(connection: Connection, keep: Keep, behind: int, *conditions: Any) -> 
 def rebuild(connection: Connection) -> None:
     """Make all packs anew from `requests`."""
     connection.execute(delete(packs))
-    for pack in _of_every_row(connection):
-        _put(connection, Addition(pack, pack, packed(pack)))
+    add(connection)
 
 
-def _of_every_row(connection: Connection) -> Iterator[Pack]:
-    wanted = (
-        select(*(requests.c[name] for name in GATHERED), requests.c.seq).order_by(requests.c.seq).limit(_MOST)
-    )
-    behind = 0
+def add(connection: Connection, *conditions: ColumnElement[bool]) -> int:
+    """Make packs of rows that are in none; the last of these rows, 0: there are none."""
+    wanted = select(*(requests.c[name] for name in GATHERED), requests.c.seq).where(*conditions)
+    wanted, behind = wanted.order_by(requests.c.seq).limit(_MOST), 0
     while True:
         cursor = connection.execute(wanted.where(requests.c.seq > behind)).cursor
         assert cursor is not None, "a query has a cursor"
         found = cursor.fetchall()  # the driver's own tuples, which takes half the time
         if not found:
-            return
-        behind = found[-1][-1]
-        yield gathered(found, (*GATHERED, "seq"))
+            return behind
+        pack, behind = gathered(found, (*GATHERED, "seq")), found[-1][-1]
+        _put(connection, Addition(pack, pack, packed(pack)))
 
 
 def _values(pack: Pack, data: bytes) -> dict[str, Any]:

@@ -159,19 +159,51 @@ def test_a_broken_pack_keeps_no_row_out_and_is_not_passed_over_in_silence(databa
         in_packs(database)
 
 
-def test_rows_of_an_older_ledger_get_their_packs(database: Database) -> None:
-    random = Random(5)
-    rows = [some_row(random) for _ in range(2_500)]
-    Writer(database).write(rows)
+def as_version_4(database: Database) -> None:
+    """Make a ledger as it was without packs."""
     kind = "BLOB" if database.engine.dialect.name == "sqlite" else "BYTEA"
-    with database.engine.begin() as connection:  # as version 4 had it
+    with database.engine.begin() as connection:
         connection.execute(text("DROP TABLE packs"))
         connection.execute(text(f"ALTER TABLE requests ADD COLUMN packed {kind} NOT NULL DEFAULT '0'"))
         connection.execute(versions.delete())
         connection.execute(insert(versions).values(version=4, since=0))
+
+
+def prepared(database: Database) -> None:
     with database.engine.begin() as connection:
         prepare(connection)
+
+
+def test_rows_of_an_older_ledger_get_their_packs(database: Database) -> None:
+    random = Random(5)
+    rows = [some_row(random) for _ in range(2_500)]
+    Writer(database).write(rows)
+    as_version_4(database)
+    prepared(database)
     assert in_packs(database) == in_rows(database)
     assert sum(in_rows(database).values()) == len(rows)
-    Writer(database, "later").write([row(1)])  # there is no column any more that it would have to fill
+    Writer(database, "later").write([row(1)])
+    prepared(database)
     assert sum(pack_rows(database)) == len(rows) + 1
+
+
+def test_rows_that_an_older_kvgate_writes_meanwhile_get_their_packs_once(database: Database) -> None:
+    Writer(database).write([row(1)])
+    as_version_4(database)
+    prepared(database)
+    older = {"sqlite": "x'00'", "postgresql": "'x'::bytea"}[database.engine.dialect.name]
+    names = "id, tenant, model, route, arrival, stream, status, reuse_status, reuse_source, canon_policy"
+    for number in range(2):
+        with database.engine.begin() as connection:
+            for tenant in ("a", "b"):
+                values = (
+                    f"'{number}', '{tenant}', 'm', 'chat', 5.5, false, 200, 'not_reported', '', 'off', 0, 0"
+                )
+                statement = (
+                    f"INSERT INTO requests ({names}, canon_edits, retries, packed) VALUES ({values}, {older})"
+                )
+                connection.execute(text(statement))
+        prepared(database)
+        prepared(database)
+        assert in_packs(database) == in_rows(database)
+    assert sum(pack_rows(database)) == 5
