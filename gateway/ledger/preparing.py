@@ -1,5 +1,6 @@
 """Makes the ledger's tables, and makes those of an older kvgate what they are now."""
 
+import logging
 import time
 
 from sqlalchemy import Computed, Connection, LargeBinary, insert, inspect, literal_column, select, text
@@ -7,6 +8,8 @@ from sqlalchemy import Computed, Connection, LargeBinary, insert, inspect, liter
 from gateway.ledger.errors import LedgerSchemaError
 from gateway.ledger.packs import table as packs
 from gateway.ledger.schema import VERSION, metadata, requests, versions
+
+log = logging.getLogger("kvgate.ledger")
 
 _RECOMPUTED_SINCE = 4  # the version from which on it is what it is
 _PACKS_SINCE = 5  # before, each row had its own piece, in a column
@@ -21,6 +24,7 @@ def prepare(connection: Connection) -> None:
     """
     if connection.dialect.name == "postgresql":
         connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _POSTGRES_LOCK})
+    there = inspect(connection).get_table_names()
     metadata.create_all(connection)
     found = connection.execute(select(versions.c.version).order_by(versions.c.version.desc())).scalar()
     if found is not None and found > VERSION:
@@ -30,6 +34,15 @@ def prepare(connection: Connection) -> None:
         )
     if found is not None and found < VERSION:
         _renew(connection, found)
+        # All in the message: commands have no formatter that would show fields.
+        log.warning(
+            "the ledger's schema went from %d to %d: gateways of older versions that use it have to be restarted "
+            "as this one",
+            found,
+            VERSION,
+        )
+    elif ("requests" in there) != ("packs" in there):
+        packs.rebuild(connection)  # somebody has dropped one of the two
     elif _has_pieces(connection):
         _take_over(connection)
     if found != VERSION:

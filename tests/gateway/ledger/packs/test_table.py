@@ -207,3 +207,20 @@ def test_rows_that_an_older_kvgate_writes_meanwhile_get_their_packs_once(databas
         prepared(database)
         assert in_packs(database) == in_rows(database)
     assert sum(pack_rows(database)) == 5
+
+
+@pytest.mark.parametrize(
+    "names", [["packs"], ["requests"], ["requests", "writers", "scrapes", "ledger_schema"]]
+)
+def test_tables_that_were_dropped_leave_packs_that_say_what_rows_say(
+    database: Database, names: list[str]
+) -> None:
+    Writer(database).write([row(number) for number in range(5)])
+    with database.engine.begin() as connection:
+        for name in names:
+            connection.execute(text(f"DROP TABLE {name}"))
+    later = Database(database.url)
+    Writer(later, "later").write([row(9)])
+    assert in_packs(database) == in_rows(database)
+    assert sum(pack_rows(database)) == (6 if names == ["packs"] else 1)
+    later.close()
