@@ -18,6 +18,7 @@ from cache_core.metrics import TierName
 from cache_core.prefix_cache import PrefixCache
 from cache_core.residency import BITS
 from cache_core.state_groups import StateOnDevice
+from cache_core.tiered.backup_lanes import BackupLanes
 from cache_core.tiered.chain import ScopeChains
 from cache_core.tiered.purges import Purges
 from cache_core.tiered.state_tiers import StateTiers
@@ -75,9 +76,11 @@ class Backup:
         chains: ScopeChains,
         ways: Ways,
         purges: Purges,
+        lanes: BackupLanes,
         states: StateTiers | None = None,
     ) -> None:
         self._cache = cache
+        self._lanes = lanes
         self._states = states
         self._chains = chains
         self._ways = ways
@@ -94,7 +97,7 @@ class Backup:
     @property
     def idle(self) -> bool:
         """Whether no prefix waits to be looked at, or to be passed on."""
-        return not self._wanted.unfinished_tasks and not self._on_their_way
+        return not self._wanted.unfinished_tasks and not self._on_their_way and self._lanes.idle
 
     def copy(self, scope: str, tokens: Tokens, every_state: bool = False) -> None:
         """Back up the ready blocks of `tokens` (whole blocks) that a colder tier lacks; returns at once.
@@ -215,9 +218,9 @@ class Backup:
             return
         headers = self._chains.headers(wanted.scope, wanted.tokens)
         if not wanted.to_copy:
-            self._note_every_block(wanted, headers)
+            self._note_every_block(wanted, headers, number)
             return
-        if self._note("host", self._ways.host, wanted, headers):
+        if self._note("host", self._ways.host, wanted, headers, number):
             self._pass_on(wanted, headers, number)
             return
         missing = ~self._ways.host.contains([header.key for header in headers])
@@ -243,24 +246,35 @@ class Backup:
         ready = len(bits) * self._cache.block_size == len(wanted.tokens)
         return ready and bool((bits & tiers == tiers).all())
 
-    def _note(self, name: TierName, tier: Tier, wanted: _Wanted, headers: Sequence[BlockHeader]) -> bool:
+    def _note(
+        self, name: TierName, tier: Tier, wanted: _Wanted, headers: Sequence[BlockHeader], number: int
+    ) -> bool:
         """Let the index know that a tier has all these leading blocks; False: it has not, or cannot tell."""
         moment = tier.stamp([header.key for header in headers])
         if moment is None:
             return False
-        tokens = wanted.tokens[: len(headers) * self._cache.block_size]
-        self._cache.found_below(tokens, wanted.scope, name, moment)
+        if (
+            self._purges.number(headers[0].identity) == number
+        ):  # else the index may have others of these tokens
+            tokens = wanted.tokens[: len(headers) * self._cache.block_size]
+            self._cache.found_below(tokens, wanted.scope, name, moment)
         return True
 
-    def _note_every_block(self, wanted: _Wanted, headers: Sequence[BlockHeader]) -> None:
+    def _note_every_block(self, wanted: _Wanted, headers: Sequence[BlockHeader], number: int) -> None:
+        self._note_blocks("host", self._ways.host, wanted, headers, number)
+        for name, tier in self._ways.colder.items():
+            self._lanes.put(name, partial(self._note_blocks, name, tier, wanted, headers, number))
+
+    def _note_blocks(
+        self, name: TierName, tier: Tier, wanted: _Wanted, headers: Sequence[BlockHeader], number: int
+    ) -> None:
+        """Let the index know which of these leading blocks a tier has."""
         keys = [header.key for header in headers]
-        below: dict[TierName, Tier] = {"host": self._ways.host, **self._ways.colder}
-        for name, tier in below.items():
-            there = np.concatenate(([False], tier.contains(keys), [False]))
-            for first, last in np.flatnonzero(there[1:] != there[:-1]).reshape(-1, 2).tolist():
-                moment = tier.stamp(keys[first:last])
-                if moment is not None:
-                    self._cache.found_below(wanted.tokens, wanted.scope, name, moment, first, last)
+        there = np.concatenate(([False], tier.contains(keys), [False]))
+        for first, last in np.flatnonzero(there[1:] != there[:-1]).reshape(-1, 2).tolist():
+            moment = tier.stamp(keys[first:last])
+            if moment is not None and self._purges.number(headers[0].identity) == number:
+                self._cache.found_below(wanted.tokens, wanted.scope, name, moment, first, last)
 
     def _to_host(self, wanted: _Wanted, headers: list[BlockHeader], first: int, number: int) -> None:
         lease = self._cache.hold(wanted.tokens, wanted.scope)
@@ -293,7 +307,7 @@ class Backup:
 
     def _arrived(self, wanted: _Wanted, headers: list[BlockHeader], number: int) -> None:
         try:
-            self._note("host", self._ways.host, wanted, headers)
+            self._note("host", self._ways.host, wanted, headers, number)
             self._pass_on(wanted, headers, number)
         finally:
             self._count(-1)
@@ -305,19 +319,30 @@ class Backup:
     def _pass_on(self, wanted: _Wanted, headers: Sequence[BlockHeader], number: int) -> None:
         """From the host to every colder tier, what that one lacks; states behind their KV."""
         for name, tier in self._ways.colder.items():
-            if self._note(name, tier, wanted, headers):
-                continue
-            missing = ~tier.contains([header.key for header in headers])
-            # What comes now must not outlive what lies before it.
-            tier.touch([header.key for header, lacks in zip(headers, missing, strict=True) if not lacks])
-            lacking = [header for header, lacks in zip(headers, missing, strict=True) if lacks]
-            self.pass_to(name, lacking, number, partial(self._passed, name, tier, wanted, headers))
+            self._lanes.put(name, partial(self._pass_lacking, name, tier, wanted, headers, number))
         self._copy_states(wanted, headers, number)
 
-    def _passed(
-        self, name: TierName, tier: Tier, wanted: _Wanted, headers: Sequence[BlockHeader], _: Transfer
+    def _pass_lacking(
+        self, name: TierName, tier: Tier, wanted: _Wanted, headers: Sequence[BlockHeader], number: int
     ) -> None:
-        self._note(name, tier, wanted, headers)
+        if self._note(name, tier, wanted, headers, number):
+            return
+        missing = ~tier.contains([header.key for header in headers])
+        # What comes now must not outlive what lies before it.
+        tier.touch([header.key for header, lacks in zip(headers, missing, strict=True) if not lacks])
+        lacking = [header for header, lacks in zip(headers, missing, strict=True) if lacks]
+        self.pass_to(name, lacking, number, partial(self._passed, name, tier, wanted, headers, number))
+
+    def _passed(
+        self,
+        name: TierName,
+        tier: Tier,
+        wanted: _Wanted,
+        headers: Sequence[BlockHeader],
+        number: int,
+        _: Transfer,
+    ) -> None:
+        self._note(name, tier, wanted, headers, number)
 
     def _copy_states(self, wanted: _Wanted, headers: Sequence[BlockHeader], number: int) -> None:
         if self._states is None:

@@ -7,11 +7,10 @@ from dataclasses import replace
 from functools import partial
 from threading import Lock
 
-import numpy as np
-
 from cache_core.block_header import BlockHeader
 from cache_core.metrics import TierName
 from cache_core.state_groups import StateGroup, StateOnDevice
+from cache_core.tiered.backup_lanes import BackupLanes
 from cache_core.tiered.purges import Purges
 from cache_core.tiered.ways import Ways
 from cache_core.tiers.base import Tier
@@ -33,8 +32,11 @@ class StateBackup:
         rows: host memory for states; `ways.host` has the KV.
     """
 
-    def __init__(self, ways: Ways, rows: HostTier, purges: Purges, group: StateGroup) -> None:
+    def __init__(
+        self, ways: Ways, rows: HostTier, purges: Purges, group: StateGroup, lanes: BackupLanes
+    ) -> None:
         self._ways = ways
+        self._lanes = lanes
         self._rows = rows
         self._purges = purges
         self._group = group
@@ -51,9 +53,27 @@ class StateBackup:
 
         `number` is that of its scope's last purge, asked for before the state was.
         """
-        if not self._kv_below(chain):
-            log.debug("a state is not copied, as not all of its KV was")
+        lacking = self._lacking(self._ways.host, chain)
+        if not lacking:
+            self._copy(chain, state, number)
             return
+        for name, tier in self._ways.colder.items():
+            self._lanes.put(name, partial(self._copy_behind, tier, lacking, chain, state, number))
+
+    def _copy_behind(
+        self,
+        tier: Tier,
+        lacking: Sequence[BlockHeader],
+        chain: Sequence[BlockHeader],
+        state: StateOnDevice,
+        number: int,
+    ) -> None:
+        if self._lacking(tier, lacking):
+            log.debug("a state is not copied, as not all of its KV was")
+        else:
+            self._copy(chain, state, number)
+
+    def _copy(self, chain: Sequence[BlockHeader], state: StateOnDevice, number: int) -> None:
         header = replace(chain[-1], group=self._group)
         if self._rows.contains([header.key])[0]:
             self._pass_on(chain, header, number)
@@ -80,12 +100,13 @@ class StateBackup:
 
     def _pass_on(self, chain: Sequence[BlockHeader], header: BlockHeader, number: int) -> None:
         for name, tier in self._ways.colder.items():
-            if not tier.contains([header.key])[0]:
-                self._pass_to(name, tier, chain, header, number)
+            self._lanes.put(name, partial(self._pass_to, name, tier, chain, header, number))
 
     def _pass_to(
         self, name: TierName, tier: Tier, chain: Sequence[BlockHeader], header: BlockHeader, number: int
     ) -> None:
+        if tier.contains([header.key])[0]:
+            return
         allowed = partial(self._storing, name, tier, chain, number)
         try:
             # Behind the KV, which was queued on the same link before.
@@ -101,14 +122,10 @@ class StateBackup:
         with self._purges.storing(chain[-1].identity, number, name) as allowed:
             yield allowed and bool(tier.contains([header.key for header in chain]).all())
 
-    def _kv_below(self, chain: Sequence[BlockHeader]) -> bool:
-        keys = [header.key for header in chain]
-        below = np.zeros(len(keys), dtype=np.bool_)
-        for tier in (self._ways.host, *self._ways.colder.values()):
-            below |= tier.contains(keys)
-            if below.all():
-                return True
-        return False
+    @staticmethod
+    def _lacking(tier: Tier, chain: Sequence[BlockHeader]) -> list[BlockHeader]:
+        there = tier.contains([header.key for header in chain])
+        return [header for header, has in zip(chain, there, strict=True) if not has]
 
     def _count(self, change: int) -> None:
         with self._lock:

@@ -7,6 +7,7 @@ from threading import Lock
 from cache_core.block_header import BlockHeader
 from cache_core.metrics import TierName
 from cache_core.state_groups import DeviceStates, StateGroup
+from cache_core.tiered.backup_lanes import BackupLanes
 from cache_core.tiered.fetches import Fetches
 from cache_core.tiered.lookup import Inquiry, Lookup
 from cache_core.tiered.purges import Purges
@@ -40,10 +41,11 @@ class StateTiers:
         purges: Purges,
         lookup: Lookup,
         fetches: Fetches,
+        lanes: BackupLanes,
     ) -> None:
         self.rows = options.rows
         self.device = options.device
-        self.backup = StateBackup(ways, options.rows, purges, options.group)
+        self.backup = StateBackup(ways, options.rows, purges, options.group, lanes)
         self._group = options.group
         self._ways = ways
         self._purges = purges

@@ -17,6 +17,7 @@ from cache_core.prefix_cache import PrefixCache
 from cache_core.state_groups import StateOnDevice
 from cache_core.tiered.asking import Answer, Ask, Asker
 from cache_core.tiered.backup import Backup
+from cache_core.tiered.backup_lanes import BackupLanes
 from cache_core.tiered.chain import ScopeChains
 from cache_core.tiered.demotion import Demotion
 from cache_core.tiered.estimates import Estimates, MeasuringObserver
@@ -101,9 +102,12 @@ class TieredCache:
         self._ways = Ways(device, host, self.colder, self._engine, up, down)
         self._lookup = Lookup(self._below(), self._clock.now, self.options.rest)
         self._fetches = Fetches(self._clock, self._late, self._on_ready)
+        self._lanes = BackupLanes(self.colder)
         self.states: StateTiers | None = None
         if states is not None:
-            self.states = StateTiers(self._ways, states, self._purges, self._lookup, self._fetches)
+            self.states = StateTiers(
+                self._ways, states, self._purges, self._lookup, self._fetches, self._lanes
+            )
         parts = Parts(
             cache,
             self._chains,
@@ -119,7 +123,7 @@ class TieredCache:
         )
         self._prefetcher = Prefetcher(parts) if self.states is None else WholePrefetcher(parts, self.states)
         self._asker = Asker(self._respond, self._on_ready)
-        self._backup = Backup(cache, self._chains, self._ways, self._purges, self.states)
+        self._backup = Backup(cache, self._chains, self._ways, self._purges, self._lanes, self.states)
         self._demotion = Demotion(self._ways, self._purges, self._backup.pass_to)
         self._purger = Purger(cache, self._forget, self.colder, self._purges, self._fetches)
         self._clearing: dict[TierName, Thread] = {}
@@ -318,10 +322,12 @@ class TieredCache:
     @property
     def idle(self) -> bool:
         """Whether nothing moves between tiers now."""
+        # Twice, as work goes from these to the links and from there back again; it counts where it was until then.
+        return all(self._quiet() and self._engine.idle for _ in range(2))
+
+    def _quiet(self) -> bool:
         quiet = self._asker.idle and not self._fetches and self._backup.idle and self._purger.idle
-        states = self.states is None or self.states.idle
-        # The links last: what is handed on counts where it was until it is on one.
-        return quiet and states and self._engine.idle
+        return quiet and (self.states is None or self.states.idle)
 
     def close(self) -> None:
         """Stop moving and let go of the tiers. Leases of fetches are released.
@@ -331,6 +337,7 @@ class TieredCache:
         self.cache.spill_to(None)
         self._asker.close(_CLOSING)
         self._backup.close(_CLOSING)
+        self._lanes.close(_CLOSING)
         self._purger.close(_CLOSING)
         self._fetches.close()
         self._engine.close(_CLOSING)

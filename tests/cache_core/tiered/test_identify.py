@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from cache_core.residency import BITS
 from cache_core.tiered import TieringOptions, chain
 from cache_core.tiered.chain import ScopeChains
 from tests.cache_core.tiered.state_world import hybrid_world
 from tests.cache_core.tiered.test_tiered_cache import PROMPT, warm
-from tests.cache_core.tiered.world import BLOCK, World, identity, until, world
+from tests.cache_core.tiered.world import BLOCK, PATIENT, World, identity, until, world
 
 IDS = np.array(PROMPT, dtype=np.int32)
 N = len(PROMPT) // BLOCK
@@ -70,6 +71,24 @@ def test_what_is_evicted_while_the_identity_changes_is_not_filed_under_the_new_o
         it.tiers.demote(N)
         it.settle()
         assert below(it) == N, "the first one's headers are its own again"
+
+
+def test_where_blocks_were_found_before_is_not_noted_of_those_computed_since(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with world(tmp_path) as it:
+        warm(it)
+    with world(tmp_path, options=replace(PATIENT, write_policy="none")) as it:
+
+        def changes() -> None:
+            it.compute_otherwise(b"other")
+            it.run(PROMPT)
+
+        monkeypatch.setattr(it.tiers.host, "stamp", once(it.tiers.host.stamp, changes))
+        assert it.fetch(PROMPT)
+        it.settle()
+        assert it.weights == b"other"
+        assert it.cache.residency(IDS).tolist() == [BITS["device"]] * N
 
 
 def test_a_prefix_that_was_found_before_is_not_brought_up(

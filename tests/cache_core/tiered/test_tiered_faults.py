@@ -1,6 +1,6 @@
 """What goes wrong below the device costs reuse: nobody waits in vain, nothing stays pinned, nothing wrong comes up."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
@@ -11,13 +11,13 @@ import pytest
 from cache_core.tiered import TieringOptions
 from cache_core.tiered.fetch import Fetch
 from cache_core.tiered.ways import Ways
-from cache_core.tiers.base import Tier
+from cache_core.tiers.base import Mask, Tier
 from cache_core.tiers.errors import PurgeFailedError
 from cache_core.tiers.host import HostTier
 from cache_core.transfer import Priority, TransferRefusedError
 from tests.cache_core.manual_clock import ManualClock
 from tests.cache_core.tiered.faulty_files import FaultyFiles
-from tests.cache_core.tiered.world import BLOCK, World, until, world
+from tests.cache_core.tiered.world import BLOCK, LAYERS, LAYOUT, World, until, world
 from tests.waiting import PATIENCE_S
 
 PROMPT = list(range(100, 100 + 5 * BLOCK + 1))
@@ -141,6 +141,38 @@ def test_a_disk_whose_writes_hang_holds_up_neither_requests_nor_the_end(
         assert it.tiers.prefetch(IDS) is not None
         until(lambda: it.cache.match(IDS) == 5 * BLOCK)  # from the host
     files.release.set()
+
+
+class SilentTier(HostTier):
+    """Does not even say what it has, from the first time it is asked until it is let go."""
+
+    def __init__(self) -> None:
+        row = LAYERS * BLOCK * LAYOUT.width * 4
+        super().__init__(64 * row, row, BLOCK)
+        self.asked, self.release = Event(), Event()
+
+    def contains(self, keys: Sequence[bytes]) -> Mask:
+        self.asked.set()
+        assert self.release.wait(PATIENCE_S)
+        return super().contains(keys)
+
+
+def test_while_one_tier_is_silent_the_others_get_their_copies(tmp_path: Path) -> None:
+    silent = SilentTier()
+    with world(tmp_path, shared=silent, blocks=32) as it:
+        try:
+            prompts = [list(range(first, first + 5 * BLOCK + 1)) for first in (100, 1000, 2000)]
+            for number, prompt in enumerate(prompts, start=1):
+                it.run(prompt)
+                it.run(prompt)
+                until(lambda blocks=5 * number: it.tiers.colder["disk"].stats().blocks == blocks)  # type: ignore[misc]
+                assert it.tiers.host.stats().blocks == 5 * number
+            assert silent.asked.wait(PATIENCE_S)
+            assert not it.tiers.idle
+        finally:
+            silent.release.set()
+        it.settle()
+        assert silent.stats().blocks == 15, "and it, too, once it answers"
 
 
 def test_a_disk_that_fails_is_a_miss(tmp_path: Path) -> None:
