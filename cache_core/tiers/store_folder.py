@@ -30,6 +30,7 @@ from cache_core.tiers.store import Record, StoreTier, require_secret
 Found = tuple[float, int, Path]  # last use by the clock of the file system, bytes, path
 
 _PART = ".part"
+_MARK = ".kvgate-store"  # in the folder itself: without it something else is there, an empty mount point for example
 _PURGE_TRIES = 20  # writers elsewhere may still put a file into a folder that is being removed
 _LISTED_AT_ONCE = 256  # files, before whoever cleans asks whether to go on
 _ABANDONED = 3600.0  # seconds a part may be older than the newest file, by the clock of the file system
@@ -72,13 +73,16 @@ class StoreFolder(StoreTier):
         super().__init__(options.codec, options.mac_key, options.parallel, observer, clock)
         self.options = options
         self._files = files or Files()
+        self._banned: set[bytes] = set()  # identities that were purged while they could not be erased
         try:
             make_private(options.folder)
+            os.close(self._files.open(options.folder / _MARK, os.O_RDONLY | os.O_CREAT))
         except OSError as error:
             raise TierError(f"{options.folder} cannot be used as a store: {error}") from error
 
     def contains(self, keys: Sequence[bytes]) -> Mask:
-        return np.array([self._path(key).exists() for key in keys], dtype=np.bool_)
+        there = [not self._is_banned(key) and self._path(key).exists() for key in keys]
+        return np.array(there, dtype=np.bool_)
 
     def touch(self, keys: Sequence[bytes]) -> None:
         for key in keys:
@@ -86,9 +90,18 @@ class StoreFolder(StoreTier):
                 os.utime(self._path(key), follow_symlinks=False)
 
     def purge(self, identity: bytes) -> int:
-        """As every tier's. Other users of the folder must be told too: they may have blocks on their way."""
+        """As every tier's. Other users of the folder must be told too: they may have blocks on their way.
+
+        Raises:
+            PurgeFailedError: some could not be erased, or the folder is away. Nothing of it is served here until a
+                `clean` has removed it.
+        """
         self._purge_begins(identity)
-        found = 0
+        found, self._banned = 0, self._banned | {identity}
+        if not self._is_there():
+            raise PurgeFailedError(
+                f"{self.options.folder} is away, is it not mounted? Purge again when it is back"
+            )
         folder = self.options.folder / _folder_name(identity)
         for _ in range(_PURGE_TRIES):
             # out of reach first: what is half written there cannot get its name any more
@@ -98,6 +111,7 @@ class StoreFolder(StoreTier):
             found += sum(1 for _ in _files_below(away))
             _remove_purged(self.options.folder)
             if not folder.exists() and not any(self.options.folder.glob(".purged-*")):
+                self._banned = self._banned - {identity}
                 return found
         raise PurgeFailedError(f"{self.options.folder} keeps blocks of a purged identity")
 
@@ -107,6 +121,9 @@ class StoreFolder(StoreTier):
         Looks at every file of the store.
         """
         options = self.options
+        for identity in self._banned:
+            with suppress(PurgeFailedError):  # again the next time
+                self.purge(identity)
         _remove_purged(options.folder)
         files: list[Found] = []
         for file in _files_below(options.folder):
@@ -162,6 +179,10 @@ class StoreFolder(StoreTier):
     def _write_file(self, path: Path, record: Record) -> DropReason | None:
         head, body = record
         part = path.with_name(f"{path.name}.{secrets.token_hex(8)}{_PART}")
+        if not self._is_there():  # else it would go to the disk that a mount hides
+            return DropReason.MISSING
+        if self._is_banned(bytes.fromhex(path.parent.parent.name)):
+            return DropReason.PURGED
         try:
             for folder in (path.parent.parent, path.parent):  # `parents` would make the first one open to all
                 folder.mkdir(mode=0o700, exist_ok=True)
@@ -182,6 +203,8 @@ class StoreFolder(StoreTier):
         return [self._read_file(self._path(key), limit) for key in keys]
 
     def _read_file(self, path: Path, limit: int) -> memoryview | DropReason:
+        if self._is_banned(bytes.fromhex(path.parent.parent.name)):
+            return DropReason.MISSING
         try:
             # without O_NONBLOCK a pipe that somebody put there would hold this thread for ever
             handle = self._files.open(path, os.O_RDONLY | os.O_NONBLOCK)
@@ -203,6 +226,14 @@ class StoreFolder(StoreTier):
     def _path(self, key: bytes) -> Path:
         name = key[KEY_IDENTITY_BYTES:].hex()
         return self.options.folder / _folder_name(key) / name[:2] / name
+
+    def _is_there(self) -> bool:
+        """Whether the folder is the store: a mount that is away leaves nothing there, or an empty folder."""
+        return (self.options.folder / _MARK).exists()
+
+    def _is_banned(self, key: bytes) -> bool:
+        """By a key, or what it begins with."""
+        return any(identity.startswith(key[:KEY_IDENTITY_BYTES]) for identity in self._banned)
 
     def _unlink(self, path: Path) -> bool:
         try:
@@ -228,5 +259,5 @@ def _files_below(folder: Path) -> Iterator[Found]:
     for path in folder.rglob("*"):
         with suppress(OSError):
             status = path.lstat()
-            if not stat.S_ISDIR(status.st_mode):
+            if not stat.S_ISDIR(status.st_mode) and path.name != _MARK:
                 yield status.st_mtime, status.st_size, path

@@ -12,6 +12,7 @@ import pytest
 
 from cache_core.drop_reason import DropReason
 from cache_core.tiers.base import Watermarks
+from cache_core.tiers.errors import PurgeFailedError
 from cache_core.tiers.store import StoreTier
 from cache_core.tiers.store_folder import StoreFolder, StoreOptions
 from tests.cache_core.tiers.blocks import (
@@ -34,7 +35,7 @@ def store(folder: Path, files: FaultyFiles | None = None, **changes: Any) -> Sto
 
 
 def files_in(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.rglob("*") if path.is_file())
+    return sorted(path for path in folder.rglob("*") if path.is_file() and path.name != ".kvgate-store")
 
 
 class InFolder(Place):
@@ -160,6 +161,41 @@ def test_cleaning_keeps_what_was_used_last_within_the_capacity(tmp_path: Path) -
         True,
     ]
     assert tier.clean() == 0
+
+
+def test_a_mount_that_is_away_takes_nothing_and_purges_nothing_and_is_purged_when_it_is_back(
+    tmp_path: Path,
+) -> None:
+    mount, elsewhere = tmp_path / "kv", tmp_path / "elsewhere"
+    tier, other = store(mount), headers_of(0, 4, OTHER)
+    assert put(tier, HEADERS) == len(HEADERS)
+    assert put(tier, other) == 4
+    mount.rename(elsewhere)
+    mount.mkdir()  # as a mount point is without its mount
+    assert put(tier, headers_of(100, 2)) == served(tier, HEADERS) == 0
+    assert files_in(mount) == [], "nothing goes to the disk below"
+    assert tier.stats().drops == {DropReason.MISSING: 2}
+    with pytest.raises(PurgeFailedError, match="is away"):
+        tier.purge(IDENTITY)
+    assert tier.clean() == 0
+    mount.rmdir()
+    elsewhere.rename(mount)
+    assert served(tier, HEADERS) == 0
+    assert not tier.contains([header.key for header in HEADERS]).any()
+    assert put(tier, headers_of(200, 2)) == 0, "not before the old ones are gone"
+    assert served(tier, other) == 4, "which were not purged"
+    tier.clean()
+    assert len(files_in(mount)) == 4
+    assert put(tier, HEADERS) == served(tier, HEADERS) == len(HEADERS)
+    tier.close()
+
+
+def test_the_mark_of_a_store_outlives_cleaning(tmp_path: Path) -> None:
+    tier = store(tmp_path, capacity_bytes=1)
+    put(tier, HEADERS)
+    assert tier.clean() > 0
+    assert put(tier, HEADERS) == len(HEADERS)
+    tier.close()
 
 
 def test_cleaning_keeps_to_the_watermarks(tmp_path: Path) -> None:
