@@ -44,7 +44,7 @@ class LimitsKeeper:
 
     def calls(self) -> dict[str, Call]:
         """For a `Service`."""
-        return {"limits.admit": self._admit, "limits.settle": self._settle}
+        return {"limits.resume": self._resume, "limits.admit": self._admit, "limits.settle": self._settle}
 
     def gone(self, connection: Connection) -> None:
         """What a worker that has ended ran, runs no more; its tokens stay counted."""
@@ -53,14 +53,25 @@ class LimitsKeeper:
             for request, (tenant, verdict) in running.requests.items():
                 self._counter.settle(tenant, running.name_of(request), verdict, 0)
 
+    def _resume(self, connection: Connection, requests: list[tuple[str, str, int]]) -> None:
+        """What runs at a worker already: tenant, the worker's name of the request, tokens that it was counted with."""
+        running = self._of(connection)
+        for tenant, request, tokens in requests:
+            verdict = self._counter.entered(tenant, running.name_of(request), tokens)
+            running.requests[request] = (tenant, verdict)
+
+    def _of(self, connection: Connection) -> _Running:
+        running = self._running.get(connection)
+        if running is None:
+            running = self._running[connection] = _Running(next(self._names))
+        return running
+
     def _admit(
         self, connection: Connection, tenant: str, bounds: list[int | None], request: str, tokens: int
     ) -> list[Any]:
         requests, most_tokens, concurrency = bounds
         limits = TenantLimits(requests, most_tokens, concurrency)
-        running = self._running.get(connection)
-        if running is None:
-            running = self._running[connection] = _Running(next(self._names))
+        running = self._of(connection)
         verdict = self._counter.judged(tenant, limits, running.name_of(request), tokens)
         if not verdict.over:
             running.requests[request] = (tenant, verdict)
@@ -79,7 +90,10 @@ class WorkerCounter:
     def __init__(self, link: Link) -> None:
         self._link = link
         self._alone = LocalCounter()
-        self._mine: set[str] = set()  # requests that are counted in this process
+        self._mine: dict[str, tuple[str, int, Verdict]] = {}  # counted in this process: tenant, tokens
+        self._there: dict[
+            str, tuple[str, int]
+        ] = {}  # the same, of requests that are counted in the other one
         self._away = False
         self.workers = 1  # last seen
 
@@ -98,14 +112,30 @@ class WorkerCounter:
             raise
         self._back()
         self.workers, over, *rest = answer
+        if not over:
+            self._there[request] = (tenant, tokens)
         return Verdict(tuple(over), *rest)
+
+    async def resume(self, connection: Connection) -> None:
+        """Tell a process that has counted nothing of this one yet what runs here, before anything else is asked."""
+        for request, (tenant, tokens, verdict) in self._mine.items():
+            self._alone.settle(tenant, request, verdict, 0)
+            self._there[request] = (tenant, tokens)
+        self._mine.clear()
+        running = [(tenant, request, tokens) for request, (tenant, tokens) in self._there.items()]
+        if not running:
+            return
+        await connection.call("limits.resume", running)
+        for _, request, _ in running:
+            if request not in self._there:  # it has ended meanwhile, when nobody could be told
+                connection.tell("limits.settle", request, 0)
 
     def settle(self, tenant: str, request: str, verdict: Verdict, tokens: int) -> None:
         """A request has ended."""
-        if request in self._mine:
-            self._mine.discard(request)
+        if self._mine.pop(request, None) is not None:
             self._alone.settle(tenant, request, verdict, tokens)
         else:
+            self._there.pop(request, None)
             self._link.tell("limits.settle", request, tokens)
 
     def _judged_here(
@@ -119,7 +149,7 @@ class WorkerCounter:
             )
         verdict = self._alone.judged(tenant, share(limits, self.workers), request, tokens)
         if not verdict.over:
-            self._mine.add(request)
+            self._mine[request] = (tenant, tokens, verdict)
         return verdict
 
     def _back(self) -> None:

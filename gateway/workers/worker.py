@@ -48,6 +48,8 @@ class OtherWorkers(Siblings):
         self._about = families_sent(_about(index))
         self._offers = Service()
         self._own: Callable[[], Figures] = list
+        # Said first on each connection, in this order: its other side may have been started anew.
+        self.greetings: list[Callable[[Connection], Awaitable[None]]] = []
         self.link = Link(str(path), "the state's process", self._greet, self._offers)
 
     def offer(self, name: str, answer: Callable[..., Any | Awaitable[Any]]) -> None:
@@ -88,6 +90,8 @@ class OtherWorkers(Siblings):
 
     async def _greet(self, connection: Connection) -> None:
         await connection.call("hello", self._process)
+        for greet in self.greetings:
+            await greet(connection)
 
 
 def _about(index: int) -> list[Metric]:
@@ -114,7 +118,9 @@ class WorkerFront:
         alone = LocalStore(settings.memory_bytes, ttl_s=settings.memory_ttl_s)
         self._memory = SharedMemory.at(str(plan.state_socket), alone)
         self.memory: MemoryStore | None = self._memory
-        self.counter: WorkerCounter | None = WorkerCounter(self._others.link)
+        counter = WorkerCounter(self._others.link)
+        self._others.greetings.append(counter.resume)
+        self.counter: WorkerCounter | None = counter
         self.router = shared_router(self._others.link, listens=self.leader)
         self._publishing: asyncio.Task[None] | None = None
 

@@ -147,6 +147,10 @@ def test_a_worker_that_is_killed_takes_its_own_streams_and_slots_alone(four: tup
     engine.go_on.clear()
     last = filled(server, engine, MOST)  # no slot has leaked
     assert statuses(server, 6) == [429] * 6
+    server.kill("state")  # which counts
+    server.is_back("state", 2)
+    server.comes_to("kvgate_workers", 4)  # and it was told what runs
+    assert statuses(server, 6) == [429] * 6
     engine.go_on.set()
     for each in last:
         each.join()

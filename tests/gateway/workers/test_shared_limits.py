@@ -15,7 +15,9 @@ __all__ = ["folder", "state"]
 
 async def counter(folder: Path, name: str) -> tuple[OtherWorkers, WorkerCounter]:
     others, _ = await worker(folder, name)
-    return others, WorkerCounter(others.link)
+    its = WorkerCounter(others.link)
+    others.greetings.append(its.resume)
+    return others, its
 
 
 async def passed(counter: WorkerCounter, limits: TenantLimits, n: int, name: str) -> int:
@@ -71,6 +73,27 @@ async def test_requests_of_two_workers_may_have_the_same_name(folder: Path, stat
     await until(lambda: len(state.connections) == 1)
     assert await passed(a, limits, 9, "") == 4
     await one.link.aclose()
+
+
+async def test_a_process_that_counts_anew_is_told_what_runs(folder: Path) -> None:
+    server = await serve(folder)
+    (one, a), (two, b) = await counter(folder, "a"), await counter(folder, "b")
+    limits = TenantLimits(concurrency=6)
+    first = await a.admit("a", limits, "0", 1)
+    assert await passed(b, limits, 2, "") == 2
+    server.close()
+    await until(lambda: not one.link.is_there and not two.link.is_there)
+    alone = await a.admit("a", limits, "1", 1)  # within its share
+    assert not alone.over
+    there = await serve(folder)
+    await until(lambda: one.link.is_there and two.link.is_there)
+    assert await passed(b, limits, 9, "more") == 2  # beside four that run
+    a.settle("a", "1", alone, 0)
+    a.settle("a", "0", first, 0)
+    assert await passed(a, limits, 9, "again") == 2
+    for each in (one, two):
+        await each.link.aclose()
+    there.close()
 
 
 async def test_while_nobody_counts_each_keeps_to_its_share(folder: Path) -> None:
