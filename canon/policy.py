@@ -1,7 +1,7 @@
 """Policies: which rule acts, which only reports, which is off."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Literal, TypeAlias, cast
 
@@ -43,6 +43,11 @@ class Policy:
     modes: Mapping[str, Mode]  # by rule
     applies: bool = True
     rules_version: int = RULES_VERSION
+    stamp: str = field(init=False, repr=False, compare=False)  # the same for policies that do the same
+
+    def __post_init__(self) -> None:
+        stamp = f"{self.name} {self.applies} {self.rules_version} {','.join(self.modes.values())}"
+        object.__setattr__(self, "stamp", stamp)
 
     @classmethod
     def named(cls, name: str) -> "Policy":

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -15,8 +16,7 @@ ReuseStatus = Literal["reported", "not_reported", "inconsistent"]
 FinishReason = Literal["stop", "length", "tool_calls", "content_filter"]
 
 
-@dataclass(frozen=True, slots=True)
-class ReuseReport:
+class ReuseReport(msgspec.Struct, frozen=True):
     """How much of one prompt the engine did not compute again, as the engine itself counted it.
 
     `None` means "not said" and is never replaced by 0.

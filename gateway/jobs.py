@@ -114,16 +114,9 @@ async def canonical(
     return result
 
 
-async def expect(
-    sent: SentRequest, context: JobContext, record: RequestRecord, *, later: bool = False
-) -> None:
-    """Note in `record` what the engine should have of this request, which goes to it now.
-
-    `later`: whoever reads it waits for it, and the request need not.
-    """
-    if later and context.later is not None and context.threads.is_short(sent.size):
-        record.expected = context.later.expect(sent)
-    elif isinstance(context.predictor, AskedPredictor):
+async def expect(sent: SentRequest, context: JobContext, record: RequestRecord) -> None:
+    """Note in `record` what the engine should have of this request, which goes to it now."""
+    if isinstance(context.predictor, AskedPredictor):
         record.expected = await context.predictor.expecting(sent)
     elif context.predictor is not None:
         work = partial(context.predictor.expect, sent)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias, get_args
 
+import msgspec
 import numpy as np
 import orjson
 from numpy.typing import NDArray
@@ -33,7 +34,7 @@ Route = Literal[
 ROUTES: tuple[Route, ...] = get_args(Route)
 
 
-class RelayRequest(NamedTuple):
+class RelayRequest(msgspec.Struct, frozen=True):
     """One request as it goes to the engine."""
 
     request_id: str
@@ -78,8 +79,7 @@ class Rewrites(NamedTuple):
     whole: Translate | None = None
 
 
-@dataclass(slots=True)
-class Account:
+class Account(msgspec.Struct):
     """What one relayed answer said of itself; complete when its bytes have ended. None means: it did not say."""
 
     reuse: ReuseReport

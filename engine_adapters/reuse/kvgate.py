@@ -1,8 +1,9 @@
 """Usage of another kvgate: the standard fields, and all it knows in `usage.kvgate` where that was asked for."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, get_args
+
+from msgspec.structs import replace
 
 from engine_adapters.base import ReuseReport, Tier
 from engine_adapters.reuse.hosted import read_anthropic

@@ -18,15 +18,11 @@ def read_openai(payload: Payload) -> UsageRead:
     if not usage:
         return NO_USAGE
     if is_responses(usage):
-        reuse = report(
-            count(usage, "input_tokens"),
-            count(part(usage, "input_tokens_details"), "cached_tokens"),
-            _RESPONSES,
-        )
+        prompt, details, source = "input_tokens", "input_tokens_details", _RESPONSES
     else:
-        cached = count(part(usage, "prompt_tokens_details"), "cached_tokens")
-        reuse = report(count(usage, "prompt_tokens"), cached, _CHAT)
-    return with_completion(usage, reuse)
+        prompt, details, source = "prompt_tokens", "prompt_tokens_details", _CHAT
+    cached = count(part(usage, details), "cached_tokens")
+    return with_completion(usage, report(count(usage, prompt), cached, source))
 
 
 def with_completion(usage: Payload, reuse: ReuseReport) -> UsageRead:

@@ -1,8 +1,10 @@
 """What one usage payload says, and the small steps that all readers share. A key that is missing says nothing."""
 
 from collections.abc import Mapping
-from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, NamedTuple
+
+from msgspec.structs import replace
 
 from engine_adapters.base import ReuseReport, Tier
 
@@ -22,18 +24,23 @@ class UsageRead(NamedTuple):
 NO_USAGE = UsageRead(NOTHING)
 
 
+_EMPTY: Payload = MappingProxyType({})
+
+
 def part(payload: Any, *keys: str) -> Payload:
     """The object below `keys`; empty where there is none."""
     for key in keys:
         # What was parsed is a dict; asking the abstract class takes ten times as long.
-        payload = payload.get(key) if type(payload) is dict or isinstance(payload, Mapping) else None
-    return payload if type(payload) is dict or isinstance(payload, Mapping) else {}
+        if type(payload) is not dict and not isinstance(payload, Mapping):
+            return _EMPTY
+        payload = payload.get(key)
+    return payload if type(payload) is dict or isinstance(payload, Mapping) else _EMPTY
 
 
 def count(payload: Payload, key: str) -> int | None:
     """A number of tokens; None for what is missing, null or no whole number."""
     value = payload.get(key)
-    if type(value) is int:  # as nearly all are
+    if value is None or type(value) is int:  # as nearly all are
         return value
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None

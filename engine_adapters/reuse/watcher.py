@@ -49,7 +49,9 @@ class AnswerWatcher:
     def _take_finish(self, payload: Mapping[str, Any]) -> None:
         choices = payload.get("choices")
         first = choices[0] if isinstance(choices, list) and choices else None
-        reason = first.get("finish_reason") if isinstance(first, Mapping) else None
+        # As in `part`, most are dicts.
+        told = first if type(first) is dict or isinstance(first, Mapping) else None
+        reason = None if told is None else told.get("finish_reason")
         reason = reason or payload.get("stop_reason") or part(payload, "delta").get("stop_reason")
         if isinstance(reason, str):
             self.account.finish = reason[:_LONGEST_REASON]

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Literal, TypeAlias, get_args
 
 from canon.errors import PolicyError
@@ -52,6 +53,8 @@ class Policies:
             (each, Policy.named(each.policy).with_rules(each.rules).with_version(rules_version))
             for each in chosen
         ]
+        # Asked for each request; models are few, and whoever makes up others only makes it look again.
+        self.covering = lru_cache(maxsize=1024)(self._covering)
 
     def of(self, route: Route, model: str, wanted: str | None, own: "Policies | None" = None) -> Policy:
         """The policy; `wanted` is what the client's header says. Raises PolicyError for a name that is none.
@@ -62,7 +65,7 @@ class Policies:
         policy = policy or self.covering(route, model) or self._default
         return policy if wanted is None else policy.lowered(wanted)
 
-    def covering(self, route: Route, model: str) -> Policy | None:
+    def _covering(self, route: Route, model: str) -> Policy | None:
         """The one that was chosen for such requests; None: none was."""
         best, policy = -1, None
         for each, its in self._chosen:

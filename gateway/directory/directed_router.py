@@ -1,8 +1,10 @@
 """A router that asks what other gateways know of replicas' caches, and tells them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
+
+from msgspec.structs import replace
 
 from cache_core.prefix_directory import PrefixDirectory
 from engine_adapters.base import ReuseReport
@@ -49,7 +51,8 @@ class DirectedRouter:
         try:
             if ask.prompt and self._several:
                 chain = await chained(ask, self._runs.digests)
-                ask = ask._replace(chain=chain, hints=await self._hints(ask.scope, chain, candidates))
+                hints = await self._hints(ask.scope, chain, candidates)
+                ask = replace(ask, chain=chain, hints=hints)
         except (TypeError, ValueError, RecursionError):
             chain = None  # the own router meets the same, and says so
         decision = await self.own.choose(ask, candidates)

@@ -1,11 +1,14 @@
 """What the gateway reads of a body that goes on to another engine; all the rest is for that engine to judge."""
 
+from collections.abc import Mapping
 from typing import Any
+
+from pydantic import ConfigDict
 
 from gateway.settings import GatewaySettings
 from gateway.wire.extension import KvgateFields, check_extension
 from gateway.wire.template_fields import TemplateFields, check_template
-from gateway.wire.validation import WireModel
+from gateway.wire.validation import WireModel, validate
 
 
 class StreamOptions(WireModel):
@@ -16,6 +19,8 @@ class StreamOptions(WireModel):
 
 class RelayedBody(TemplateFields):
     """Fields that are acted upon here."""
+
+    model_config = ConfigDict(extra="ignore")
 
     model: str | None = None
     stream: bool | None = None
@@ -36,3 +41,14 @@ class RelayedBody(TemplateFields):
         """Raises ApiError 400 for what contradicts the operator's limits, or would change how prompts are rendered."""
         check_template(self)
         check_extension(self.kvgate, settings)
+
+
+def relayed(body: Mapping[str, Any]) -> RelayedBody:
+    """What is acted upon of a body; raises ApiError 400 for a field of another type."""
+    if _ACTED_UPON.isdisjoint(body) and type(body.get("model")) is str:
+        return _NOTHING_SAID  # as most chats: their model was found by now
+    return validate(RelayedBody, body)
+
+
+_ACTED_UPON = frozenset(RelayedBody.model_fields) - {"model"}
+_NOTHING_SAID = RelayedBody()

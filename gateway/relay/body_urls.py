@@ -25,10 +25,22 @@ _HOLDERS: Final = (
     "messages", "system", "input", "inputs", "query", "queries", "documents", "items", "text_1", "text_2",
     "tools", "mcp_servers",
 )  # fmt: skip
+_BESIDE_MESSAGES: Final = frozenset(_HOLDERS) - {"messages"}
 # JSON that a model wrote, or schemas: nobody fetches what stands in there.
 _OPAQUE: Final = frozenset(
     {"tool_calls", "function_call", "function", "parameters", "input_schema", "arguments"}
 )
+
+
+def is_plain(body: Mapping[str, Any]) -> bool:
+    """Whether it is a chat of plain messages, in which nothing can be found."""
+    messages = body.get("messages")
+    if type(messages) is not list or not _BESIDE_MESSAGES.isdisjoint(body):
+        return False
+    for each in messages:
+        if type(each) is not dict or each.keys() != _PLAIN or type(each["content"]) is not str:
+            return False
+    return True
 
 
 def found_in(body: Mapping[str, Any]) -> Iterator[Found]:

@@ -23,7 +23,7 @@ routed_dp_rank, data_parallel_rank
 uuid, content_hash of a part under which an image was cached, whoever sent it (vLLM; SGLang)
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from gateway.errors import ApiError
@@ -47,15 +47,15 @@ NAMED_MEDIA: Final = frozenset({"uuid", "content_hash"})
 EMBEDS: Final = frozenset({"image_embeds", "audio_embeds", "video_embeds", "prompt_embeds"})
 
 
-def refused_fields(body: Mapping[str, Any], *, tenants: bool) -> Iterator[str]:
+def refused_fields(body: Mapping[str, Any], *, tenants: bool) -> list[str]:
     """Names at the top of `body` that a client may not send; `tenants`: there are several that are told apart."""
     refused = _OF_ANY if tenants else OF_OPERATORS
     if refused.isdisjoint(body):
-        return
-    for name in sorted(body.keys() & refused):
-        # What is off, or nothing, asks for nothing.
-        if body[name] is not None and body[name] is not False:
-            yield name
+        return []
+    # What is off, or nothing, asks for nothing.
+    return [
+        name for name in sorted(body.keys() & refused) if body[name] is not None and body[name] is not False
+    ]
 
 
 def refusal_of(path: str) -> ApiError:

@@ -7,7 +7,7 @@ from typing import Any
 from engine_adapters.errors import EngineUnfitError
 from engine_adapters.remote.relay import Route
 from gateway.errors import ApiError
-from gateway.relay.body_urls import Found, found_in, may_fetch
+from gateway.relay.body_urls import Found, found_in, is_plain, may_fetch
 from gateway.relay.client_fields import refusal_of, refused_fields
 from gateway.relay.remote import Remote
 from gateway.surface.routes import path_of
@@ -30,7 +30,7 @@ class Guard:
         for name in refused_fields(body, tenants=tenants):
             if name not in self.client_fields:
                 raise refusal_of(name)
-        for found in found_in(body):
+        for found in () if is_plain(body) else found_in(body):
             self._check_part(found, tenants=tenants)
 
     def check_replica(self, remote: Remote, route: Route, tenant: Tenant) -> None:

@@ -3,8 +3,9 @@
 import secrets
 from collections.abc import Mapping
 from functools import cache, partial
-from typing import Any, NamedTuple
+from typing import Any
 
+import msgspec
 import numpy as np
 import orjson
 from numpy.typing import NDArray
@@ -17,7 +18,7 @@ from gateway.canonical.recorder import Recording
 from gateway.errors import ApiError, invalid
 from gateway.jobs import JobContext, canonical, expect, usage_facts
 from gateway.ledger.expectation import Expected, Routed, SentRequest
-from gateway.relay.body import RelayedBody
+from gateway.relay.body import RelayedBody, relayed
 from gateway.relay.bounds import check_bounds
 from gateway.relay.control_tokens import ControlTokenCheck
 from gateway.relay.errors import from_event
@@ -37,7 +38,6 @@ from gateway.transport.record import RequestRecord
 from gateway.wire.extension import NAME as EXTENSION
 from gateway.wire.extension import without_extension
 from gateway.wire.usage import HEADER
-from gateway.wire.validation import validate
 
 # What has a prompt that canon knows; all else goes on as it came.
 _CANONICAL: Mapping[Route, CanonRoute] = {
@@ -50,7 +50,7 @@ _ELSEWHERE = ("lora_path", "previous_response_id", "conversation")
 _PASSED_ON_TO_MESSAGES = ("anthropic-version", "anthropic-beta")
 
 
-class Prepared(NamedTuple):
+class Prepared(msgspec.Struct, frozen=True):
     """One request that could go to any replica of its engine."""
 
     incoming: Incoming
@@ -63,7 +63,7 @@ class Prepared(NamedTuple):
     guard: Guard
 
 
-class Outgoing(NamedTuple):
+class Outgoing(msgspec.Struct, frozen=True):
     """One request as it goes on."""
 
     request: RelayRequest
@@ -78,7 +78,7 @@ async def prepared(
     incoming: Incoming, route: Route, pool: EnginePool, context: JobContext, record: RequestRecord
 ) -> Prepared:
     """What all replicas would be sent; raises ApiError for what is wrong with it here."""
-    wanted = validate(RelayedBody, incoming.body)
+    wanted = relayed(incoming.body)
     record.model, record.stream = incoming.model[:200], bool(wanted.stream)
     record.engine, record.block_size = pool.name, pool.block_size
     if route not in pool.routes:
@@ -93,11 +93,19 @@ async def prepared(
         await context.threads.canonicalize(incoming.size, look)
     if EXTENSION in incoming.body:
         incoming = await context.threads.parse(incoming.size, partial(without_extension, incoming))
-    body, raw, recording = await _canonical(incoming, route, context, record)
-    tokens = None
+    body: Mapping[str, Any] = incoming.body
+    raw, recording, tokens = incoming.raw, None, None
+    canon_route = _CANONICAL.get(route)
+    if canon_route is not None:
+        sent = await canonical(incoming, canon_route, incoming.model, context, record)
+        body, recording = sent.body, sent.recording
+        if sent.raw is not None:
+            raw = sent.raw
+        else:
+            raw = await context.threads.parse(incoming.size, partial(orjson.dumps, body))
     if pool.tokens is not None:
         await _check_ids(pool.tokens, body, incoming, route, context)
-    if pool.tokens is not None and route in _CANONICAL:
+    if pool.tokens is not None and canon_route is not None:
         tokens = await _tokens(pool, pool.tokens, body, incoming, route, context, record)
     ask = RouteAsk(
         request_id=record.id,
@@ -109,7 +117,7 @@ async def prepared(
         tokens=tokens,
         session=session_of(incoming, context.settings.canon.session_headers),
         streams=bool(wanted.stream),
-        prompt=route in _CANONICAL,
+        prompt=canon_route is not None,
         seed=None if tokens is None or pool.events is None else _seed(body, incoming, pool),
     )
     return Prepared(incoming, route, wanted, body, raw, recording, ask, pool.guard)
@@ -125,21 +133,12 @@ async def outgoing(
     given.guard.check_replica(remote, route, incoming.tenant)
     if remote.control_tokens is not None:
         await _look_for_control_tokens(remote.control_tokens, route, body, incoming.size, context, record)
-    routed = _routed(decision)
-    sent = SentRequest(
-        # What the router knows of all replicas is told of them all; else each has a shadow of its own.
-        given.ask.engine if routed is not None else remote.replica,
-        given.ask.scope,
-        incoming.body,
-        body,
-        incoming.size,
-        remote.block_size,
-        given.ask.tokens,
-        routed,
-        remote.cache_tokens,
-    )
     if given.ask.prompt:
-        await expect(sent, context, record, later=True)
+        sent = _sent(given, remote, decision)
+        if context.later is not None and context.threads.is_short(sent.size):
+            record.expected = context.later.expect(sent)
+        else:
+            await expect(sent, context, record)
     facts = usage_facts(incoming, context, record)
     engine_id = _engine_id(incoming, record)
     request = RelayRequest(
@@ -159,19 +158,6 @@ async def outgoing(
     record.choices = _choices(body) * prompts_in(request)
     rewrites = Rewrites(usage_rewrite(facts), error_event(route))
     return Outgoing(request, rewrites, given.recording, replica, record.expected, given.ask.prompt)
-
-
-async def _canonical(
-    incoming: Incoming, route: Route, context: JobContext, record: RequestRecord
-) -> tuple[Mapping[str, Any], bytes, Recording | None]:
-    """The body that goes on, with its bytes."""
-    if route not in _CANONICAL:
-        return incoming.body, incoming.raw, None
-    sent = await canonical(incoming, _CANONICAL[route], incoming.model, context, record)
-    raw = sent.raw
-    if raw is None:
-        raw = await context.threads.parse(incoming.size, partial(orjson.dumps, sent.body))
-    return sent.body, raw, sent.recording
 
 
 async def _tokens(
@@ -213,6 +199,23 @@ def _seed(body: Mapping[str, Any], incoming: Incoming, pool: EnginePool) -> byte
         return seed_of(salt_upstream(incoming.tenant.salt, body))
     except ValueError:
         return None
+
+
+def _sent(given: Prepared, remote: Remote, decision: Decision) -> SentRequest:
+    """What is told of it to whoever expects reuse."""
+    ask, routed = given.ask, _routed(decision)
+    return SentRequest(
+        # What the router knows of all replicas is told of them all; else each has a shadow of its own.
+        engine=ask.engine if routed is not None else remote.replica,
+        scope=ask.scope,
+        came=given.incoming.body,
+        sent=given.body,
+        size=given.incoming.size,
+        block_size=remote.block_size,
+        tokens=ask.tokens,
+        routed=routed,
+        cache_tokens=remote.cache_tokens,
+    )
 
 
 def _routed(decision: Decision) -> Routed | None:

@@ -1,10 +1,10 @@
 """The contract of routing: from one request and the replicas that could take it to one of them, explained."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -16,7 +16,7 @@ from gateway.tenants.tenant import DEFAULT, Tenant
 Reason = Literal["only", "prefix", "session", "emptiest", "balance", "turn"]
 
 
-class RouteAsk(NamedTuple):
+class RouteAsk(msgspec.Struct, frozen=True):
     """One request that looks for a replica."""
 
     request_id: str
@@ -40,7 +40,7 @@ class RouteAsk(NamedTuple):
         return self.tenant.scope(self.model)
 
 
-class Score(NamedTuple):
+class Score(msgspec.Struct, frozen=True):
     """What was thought of one replica. None: not known."""
 
     replica: str
@@ -49,8 +49,7 @@ class Score(NamedTuple):
     ttft_s: float | None  # expected
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(msgspec.Struct, frozen=True):
     """One replica, and why."""
 
     replica: str

@@ -5,7 +5,6 @@ import itertools
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -94,7 +93,7 @@ class RoutingKeeper:
         router = self._router(ask["engine"], msgspec.convert(settings, RoutingSettings))
         decision = await router.choose(_ask_of(ask), candidates)
         self._sent.setdefault(connection, {})[number] = (router, decision)
-        return replace(decision, token=number)
+        return msgspec.structs.replace(decision, token=number)
 
     def _first_token(self, connection: Connection, number: int) -> None:
         found = self._sent.get(connection, {}).get(number)
@@ -153,7 +152,7 @@ class WorkerRouter:
         except RpcError as error:
             self._link.tell("routing.ended", number, None)
             self._say(error)
-            return await self.own.choose(ask._replace(chain=chain), candidates)
+            return await self.own.choose(msgspec.structs.replace(ask, chain=chain), candidates)
         self._away = False
         return msgspec.convert(answer, Decision)
 
