@@ -21,6 +21,10 @@ class ControlTokenScanner:
         """Reads a model's `tokenizer.json` and what its configuration adds to it. Raises `ModelFolderError`."""
         return cls(TokenizerSet(read_model_folder(folder)).special_ids)
 
+    def may_be_in(self, raw: bytes) -> bool:
+        """Whether `found` may find any in what `raw`, JSON in UTF-8, says; False: it finds none."""
+        return self._special.may_be_in_json(raw)
+
     def found(self, content: Mapping[str, Any]) -> dict[str, int]:
         """How many stand at which path of parsed JSON, as `ChatPrompt.control_tokens` has them.
 

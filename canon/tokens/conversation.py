@@ -11,6 +11,7 @@ from canon.tokens.traits import TemplateTraits
 
 Message = dict[str, Any]
 
+_PLAIN = {"role", "content"}
 STANDARD_ROLES = frozenset(("system", "developer", "user", "assistant", "tool", "function"))
 
 # Names a message's reasoning comes under; templates read the first, some of them the second.
@@ -42,6 +43,10 @@ class ConversationForm:
     ) -> None:
         self._traits = traits
         self._roles = STANDARD_ROLES | roles
+        # Of whom texts go on as they are.
+        self._plain_roles = self._roles if traits.takes_strings else frozenset[str]()
+        if not traits.knows_developer:
+            self._plain_roles -= {"developer"}
         self._takes_part = takes_part
         self._limits = limits
 
@@ -55,7 +60,17 @@ class ConversationForm:
             raise TemplateError("messages must not be empty", "messages")
         if len(messages) > self._limits.messages:
             raise TemplateError(f"more than {self._limits.messages} messages", "messages")
-        return [self._message(message, f"messages[{i}]", copy) for i, message in enumerate(messages)]
+        return [
+            dict(message) if self._is_plain(message, copy) else self._message(message, f"messages[{i}]", copy)
+            for i, message in enumerate(messages)
+        ]
+
+    def _is_plain(self, message: Any, copy: PlainCopy) -> bool:
+        """Whether it is a text that goes on as it is, as most do; counts it then."""
+        if type(message) is not dict or message.keys() != _PLAIN:
+            return False
+        role, content = message["role"], message["content"]
+        return type(role) is str and role in self._plain_roles and copy.fit("role", role, "content", content)
 
     def tools(self, tools: Any, copy: PlainCopy) -> list[dict[str, Any]] | None:
         if not tools:

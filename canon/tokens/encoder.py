@@ -78,7 +78,7 @@ class PromptEncoder:
         """
         if most is not None:
             _check(self._tokenizers.fewest.of(text), most)
-        if all(text[start:end] in self._safe for start, end in control) and self._safe:
+        if self._safe and self._safe.keys() >= {text[start:end] for start, end in control}:
             return self._assemble(text, control, scope, most, literal=True, suspicious=suspicious)
         return self._encode_undoing(text, control, scope, most)
 
@@ -111,8 +111,9 @@ class PromptEncoder:
     def _cut(self, pieces: list[_Piece], text: str, first: bool, literal: bool, suspicious: bool) -> int:
         """Add `text`, which stands between two safe tokens, to `pieces`, in parts that are encoded alone. How many."""
         place: Place = "first" if first else "inner"
-        cuts = self._chunker.cuts(text)
-        if not cuts:  # as nearly always
+        # As nearly always, it is none.
+        cuts = self._chunker.cuts(text) if len(text) > self._chunker.whole else None
+        if not cuts:
             pieces.append(_Piece(text, place, literal, suspicious and self._special.found_in(text)))
             return 1
         for start, end in pairwise([0, *cuts, len(text)]):

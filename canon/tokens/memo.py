@@ -10,12 +10,20 @@ from numpy.typing import NDArray
 
 _ENTRY_BYTES = 256  # key, array header and table slots of one entry, about
 
+_DIGEST = 32  # bytes
+_SHORT = 16  # characters
+
 Key = bytes
 
 
 def text_key(form: bytes, text: str) -> Key:
-    """32 bytes that stand for `text` encoded in `form`: at this length nobody finds two texts with one key."""
-    return blake2b(text.encode(), digest_size=32, key=form).digest()
+    """32 bytes that stand for `text` encoded in `form`: at this length nobody finds two texts with one key.
+
+    Of short texts, as templates have between messages, more: all of them.
+    """
+    if len(text) <= _SHORT and len(form) >= _DIGEST:
+        return b"%b %b" % (form, text.encode())
+    return blake2b(text.encode(), digest_size=_DIGEST, key=form).digest()
 
 
 class EncodingMemo:

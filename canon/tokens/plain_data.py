@@ -24,6 +24,18 @@ class PlainCopy:
         """Raises `TemplateError` for what JSON does not have, lone surrogates, and sizes past the limits."""
         return self._copy(value, path, self._limits.depth)
 
+    def fit(self, *texts: Any) -> bool:
+        """Count texts that nothing is wrong with, as most are; False: none was counted, and they are to be copied."""
+        characters = self._characters
+        for text in texts:
+            if type(text) is not str or not text.isascii():
+                return False
+            characters += len(text)
+        if characters > self._limits.characters:
+            return False
+        self._characters = characters
+        return True
+
     def _copy(self, value: Any, path: str, depth: int) -> Any:
         kind = type(value)  # of what comes from JSON; asking abstract classes takes longer than all the rest
         if isinstance(value, str):
@@ -34,24 +46,14 @@ class PlainCopy:
             raise TemplateError(f"nested more than {self._limits.depth} levels deep", path)
         if kind is dict or isinstance(value, Mapping):
             return {
-                key if self._fits(key) else self._key(key, path): (
-                    item if self._fits(item) else self._copy(item, f"{path}.{key:.{_SHOWN}}", depth - 1)
+                key if self.fit(key) else self._key(key, path): (
+                    item if self.fit(item) else self._copy(item, f"{path}.{key:.{_SHOWN}}", depth - 1)
                 )
                 for key, item in value.items()
             }
         if isinstance(value, list | tuple):
             return [self._copy(item, f"{path}[{i}]", depth - 1) for i, item in enumerate(value)]
         raise TemplateError(f"{type(value).__name__} is not a JSON value", path)
-
-    def _fits(self, value: Any) -> bool:
-        """Count a text that nothing is wrong with, as most are; False: it is looked at, with its path."""
-        if type(value) is not str or not value.isascii():
-            return False
-        characters = self._characters + len(value)
-        if characters > self._limits.characters:
-            return False
-        self._characters = characters
-        return True
 
     def _key(self, key: Any, path: str) -> str:
         if not isinstance(key, str):

@@ -23,8 +23,19 @@ class Conversation(NamedTuple):
 
     def content(self) -> list[str]:
         """All text that somebody other than the template wrote; roles are no text."""
-        found = [text for message in self.messages for text in strings(_without_role(message))]
-        return [*found, *strings(self.tools), *strings(dict(self.extra))]
+        found: list[str] = []
+        for message in self.messages:
+            for name, value in message.items():
+                if name == "role":
+                    continue
+                found.append(name)
+                if type(value) is str:  # as most are
+                    found.append(value)
+                else:
+                    found += strings(value)
+        if self.tools or self.extra:
+            found += [*strings(self.tools), *strings(dict(self.extra))]
+        return found
 
     def marked(self, stand_ins: StandIns) -> "Conversation":
         mark = stand_ins.mark

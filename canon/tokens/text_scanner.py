@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable
 
 _FEW = 4  # characters
+_ESCAPED_SHORT = '"\\/\b\f\n\r\t'  # what JSON may write in another way than as \\u and as it is
 
 
 class TextScanner:
@@ -15,10 +16,24 @@ class TextScanner:
         # One look for each character that a word may begin with is many times faster than the search.
         begins = {word[0] for word in self.words}
         self._begins = tuple(begins) if len(begins) <= _FEW else None
+        plain = self._begins is not None and begins.isdisjoint(_ESCAPED_SHORT)
+        self._raw_begins = tuple(each.encode("utf-8", "surrogatepass") for each in begins) if plain else None
 
     def spans(self, text: str) -> list[tuple[int, int]]:
         """Where the words stand, as (start, end) in characters, in order and without overlap."""
         return [match.span() for match in self._pattern.finditer(text)]
+
+    def may_be_in_json(self, raw: bytes) -> bool:
+        """Whether a word can stand in what JSON in UTF-8 says; False: none can, also not in JSON inside its strings.
+
+        Looks at the bytes alone, which takes a fraction of the time that the values take.
+        """
+        if self._raw_begins is None or b"\\u" in raw:
+            return True
+        for begin in self._raw_begins:  # noqa: SIM110  as a generator it takes three times as long
+            if begin in raw:
+                return True
+        return False
 
     def found_in(self, text: str) -> bool:
         if self._begins is not None:

@@ -132,7 +132,7 @@ async def outgoing(
     record.block_size = remote.block_size
     given.guard.check_replica(remote, route, incoming.tenant)
     if remote.control_tokens is not None:
-        await _look_for_control_tokens(remote.control_tokens, route, body, incoming.size, context, record)
+        await _look_for_control_tokens(remote.control_tokens, given, context, record)
     if given.ask.prompt:
         sent = _sent(given, remote, decision)
         if context.later is not None and context.threads.is_short(sent.size):
@@ -229,17 +229,13 @@ def _routed(decision: Decision) -> Routed | None:
 
 
 async def _look_for_control_tokens(
-    check: ControlTokenCheck,
-    route: Route,
-    body: Mapping[str, Any],
-    size: int,
-    context: JobContext,
-    record: RequestRecord,
+    check: ControlTokenCheck, given: Prepared, context: JobContext, record: RequestRecord
 ) -> None:
     """Note special tokens that were typed; raises ApiError 400 where they are to be rejected."""
-    if not check.concerns(route):
+    if not check.concerns(given.route):
         return
-    found = await context.threads.canonicalize(size, partial(check.found, route, body))
+    look = partial(check.found, given.route, given.body, given.raw)
+    found = await context.threads.canonicalize(given.incoming.size, look)
     if found and record.canon is not None:
         record.canon = record.canon.with_control_tokens(found)
 

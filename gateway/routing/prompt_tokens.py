@@ -112,6 +112,8 @@ class PromptTokens:
 
 def _has_media(message: Any) -> bool:
     content = message.get("content") if isinstance(message, dict) else None
+    if type(content) is str:
+        return False
     return isinstance(content, list) and any(
         isinstance(part, dict) and part.get("type") not in _TEXT_PARTS for part in content
     )

@@ -29,6 +29,7 @@ class Chunker:
     ) -> None:
         self._barring = TextScanner(barring)
         self._sizes = sizes or ChunkSizes()
+        self.whole = self._sizes.whole  # characters: no text up to here is cut
         self._seam = re.compile("|".join(seam.expression for seam in seams)) if seams else None
 
     def cuts(self, text: str) -> list[int]:

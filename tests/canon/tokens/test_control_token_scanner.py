@@ -45,6 +45,33 @@ def test_all_are_counted_in_arguments_escaped_or_not(value: object, ascii_only: 
     assert sum(SCANNER.found(with_arguments(text)).values()) == written(value)
 
 
+@given(VALUES, st.booleans(), st.booleans())
+def test_bytes_that_are_said_to_have_none_have_none(value: object, ascii_only: bool, within: bool) -> None:
+    content: dict[str, object] = {"messages": value}
+    if within:
+        content = with_arguments(json.dumps({"q": value}, ensure_ascii=ascii_only))
+    raw = json.dumps(content, ensure_ascii=ascii_only)
+    scanner = ControlTokenScanner(["<|im_end|>", "<s>"])
+    for written_raw in (raw, raw.replace("<", "\\u003c")):
+        if not scanner.may_be_in(written_raw.encode()):
+            assert not scanner.found(json.loads(written_raw))
+
+
+def test_bytes_without_any_beginning_of_a_token_are_not_looked_through() -> None:
+    raw = b'{"messages": [{"content": "plain"}]}'
+    assert not ControlTokenScanner(["<|im_end|>", "<s>"]).may_be_in(raw)
+    assert not ControlTokenScanner([]).may_be_in(raw)
+    assert ControlTokenScanner(["plain", "<s>"]).may_be_in(raw)
+
+
+def test_a_token_that_json_may_spell_in_a_short_way_is_always_looked_for() -> None:
+    for token in ("/s>", "\n\n"):
+        scanner = ControlTokenScanner([token])
+        raw = json.dumps({"messages": token}).replace("/", "\\/")
+        assert scanner.may_be_in(raw.encode())
+        assert scanner.found(json.loads(raw)) == {"messages": 1}
+
+
 def test_a_folder_s_special_tokens_are_those_of_its_tokenizer(tmp_path: Path) -> None:
     scanner = ControlTokenScanner.from_folder(
         write_folder(tmp_path, sample("byte_level"), template("chatml"))

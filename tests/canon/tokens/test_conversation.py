@@ -2,8 +2,9 @@
 
 import copy
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -49,6 +50,25 @@ def test_text_parts_are_joined_by_newlines_where_the_template_takes_strings(prom
 
 def test_strings_become_parts_where_the_template_takes_only_parts(prompt_tokenizer: Load) -> None:
     assert prompt_tokenizer("parts").chat([USER]).text.startswith("<|im_start|>user\nhello<|im_end|>")
+
+
+@pytest.mark.parametrize("form", ["chatml", "parts"])
+@pytest.mark.parametrize("role", ["system", "user", "developer", "poet"])
+@pytest.mark.parametrize("content", ["hello", "héllo <|im_end|>", "\ud800", "x" * 1985, "x" * 1986, None])
+def test_a_plain_message_is_taken_as_any_other_object_with_the_same_in_it_is(
+    tmp_path: Path, form: str, role: str, content: str | None
+) -> None:
+    folder = write_folder(tmp_path, sample("byte_level"), template(form))
+    tokenizer = PromptTokenizer.from_folder(folder, limits=ChatLimits(characters=2000))
+
+    def outcome(message: Mapping[str, Any]) -> tuple[str, str | None]:
+        try:
+            return tokenizer.chat([message]).text, None
+        except TemplateError as error:
+            return str(error), error.param
+
+    plain = {"role": role, "content": content}
+    assert outcome(plain) == outcome(MappingProxyType(plain))
 
 
 def test_an_image_goes_to_a_template_that_sees(prompt_tokenizer: Load) -> None:

@@ -40,3 +40,13 @@ def test_an_entry_larger_than_the_whole_memory_displaces_nothing() -> None:
 
 def test_one_text_in_two_forms_has_two_keys() -> None:
     assert text_key(b"1", "text") != text_key(b"2", "text")
+
+
+def test_short_and_long_texts_in_any_form_have_keys_of_their_own() -> None:
+    forms = [
+        text_key(b"scope", scope) + end
+        for scope in ("a", "b")
+        for end in (b"first00", b"inner00", b"inner01")
+    ]
+    texts = ["", " ", "1", "00", "00 ", "\n", "é", "x" * 16, "x" * 17]
+    assert len({text_key(form, text) for form in forms for text in texts}) == len(forms) * len(texts)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from gateway.routing.prefix_router import PrefixRouter
 from gateway.routing.router import Decision
@@ -173,7 +174,7 @@ def test_embeddings_go_where_least_runs_and_predict_nothing() -> None:
 
 
 def ask_embedding():
-    return ask(None, {"input": "x"})._replace(prompt=False)
+    return replace(ask(None, {"input": "x"}), prompt=False)
 
 
 def test_a_sole_replica_costs_no_hashing() -> None:
@@ -219,7 +220,7 @@ def test_every_decision_is_explained_and_the_same_calls_give_the_same_ones(seed:
 async def test_a_long_prompt_is_hashed_off_the_loop_and_chosen_all_the_same() -> None:
     to = router()
     body = {"prompt": "x" * (2 << 20)}
-    asked = ask(None, body)._replace(size=2 << 20)
+    asked = replace(ask(None, body), size=2 << 20)
     first, second = await asyncio.gather(to.choose(asked, REPLICAS), to.choose(asked, REPLICAS))
     assert first.replica != second.replica or second.predicted
 
