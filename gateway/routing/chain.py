@@ -100,9 +100,9 @@ class PromptChain:
 
     def _hash_blocks(self, chunk: int) -> list[Key]:
         parent = self._digests[chunk - 1] if chunk else self.root
-        last, start, data = sha256(b"blocks" + parent).digest(), chunk * _CHUNK_BYTES, self._data
-        end, digests = min(start + _CHUNK_BYTES, len(data)), []
-        for at in range(start, end - _BLOCK_BYTES + 1, _BLOCK_BYTES):
+        last, start = sha256(b"blocks" + parent).digest(), chunk * _CHUNK_BYTES
+        data, digests = bytes(self._data[start : start + _CHUNK_BYTES]), []
+        for at in range(0, len(data) - _BLOCK_BYTES + 1, _BLOCK_BYTES):
             last = sha256(last + data[at : at + _BLOCK_BYTES]).digest()
             digests.append(last)
         return [key | 1 for (key,) in _FIRST.iter_unpack(b"".join(digests))]

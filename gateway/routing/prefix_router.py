@@ -3,8 +3,9 @@
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
+
+import msgspec
 
 from engine_adapters.base import ReuseReport
 from gateway.routing.chain import BLOCK, CHUNK, PromptChain
@@ -25,8 +26,7 @@ log = logging.getLogger("kvgate.gateway")
 Clock: TypeAlias = Callable[[], float]
 
 
-@dataclass(slots=True)
-class _Ticket:
+class _Ticket(msgspec.Struct):
     """One choice that has not ended. Tokens are the engine's own, as far as they are known."""
 
     number: int
@@ -43,7 +43,7 @@ class _Ticket:
     ended: bool = False
 
 
-class _View(NamedTuple):
+class _View(msgspec.Struct, frozen=True):
     """One candidate, as it is weighed."""
 
     replica: str

@@ -2,9 +2,10 @@
 
 from collections import Counter
 from collections.abc import Container, Sequence
-from dataclasses import dataclass, field
 from itertools import accumulate, repeat
 from operator import and_
+
+import msgspec
 
 from gateway.routing.chain import BLOCK, CHUNK, Key, PromptChain
 from gateway.routing.held import Held
@@ -12,8 +13,7 @@ from gateway.routing.held import Held
 _FINE = 2  # depths at which blocks are looked up; others are told by the chunk
 
 
-@dataclass(slots=True)
-class Sending:
+class Sending(msgspec.Struct):
     """One prompt on its way to one replica, for what its end tells."""
 
     number: int
@@ -21,8 +21,8 @@ class Sending:
     chain: PromptChain
     matched: int  # tokens that were believed to be there
     shared: Key | None = None  # the last chunk that anybody had
-    uses: list[int] = field(default_factory=list)  # of each matched chunk: the last use before this one
-    new: list[Key] = field(default_factory=list)  # keys that nobody had sent there
+    uses: list[int] = []  # of each matched chunk: the last use before this one
+    new: list[Key] = []  # keys that nobody had sent there
 
 
 class ReplicaIndex:
