@@ -229,7 +229,7 @@ def test_prefills_that_nobody_tells_of_are_taken_to_end_at_the_known_speed() -> 
     clock = Clock()
     to = PrefixRouter(RoutingSettings(prefill_tokens_per_s=1000.0), clock)
     for number in (1, 2):
-        choose(to, ask(tokens((number, 2000)))._replace(streams=False), ["a", "b"])
+        choose(to, replace(ask(tokens((number, 2000))), streams=False), ["a", "b"])
     clock.now = 1.0
     waits = {score.replica: score.ttft_s for score in choose(to, ask(tokens((9, 10))), ["a", "b"]).scores}
     assert waits["a"] == pytest.approx(1.0, abs=0.1)
