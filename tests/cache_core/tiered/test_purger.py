@@ -39,6 +39,7 @@ def hang_a_write(it: World, files: FaultyFiles) -> None:
     it.run(OTHER, "other")
     it.run(OTHER, "other")
     assert files.hanging.wait(PATIENCE_S)
+    until(lambda: it.tiers._backup.idle)  # it holds none of the blocks any more
 
 
 def test_every_tier_forgets_a_scope_and_keeps_the_others(tmp_path: Path) -> None:
