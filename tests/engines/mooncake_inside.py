@@ -27,6 +27,7 @@ from engine_adapters.embedded.config import EmbeddedConfig
 from tests.cache_core.tiered.world import BLOCK, world
 from tests.cache_core.tiers.blocks import IDENTITY, SIZE, headers_of, put, rows, served
 from tests.cache_core.tiers.store_contract import HEADERS, KEY, Place, StoreContract
+from tests.waiting import wait_until
 
 SEGMENT = 64 << 20
 
@@ -58,10 +59,18 @@ class Master:
     @contextmanager
     def hanging(self) -> Iterator[None]:
         self.process.send_signal(signal.SIGSTOP)
+        # A thread that runs on another processor answers until the signal has reached it.
+        threads = Path(f"/proc/{self.process.pid}/task")
+        wait_until(lambda: all(map(_stands, threads.iterdir())), "every thread of it stands")
         try:
             yield
         finally:
             self.process.send_signal(signal.SIGCONT)
+
+
+def _stands(thread: Path) -> bool:
+    """Whether the kernel has stopped it; its name, in brackets, may hold anything."""
+    return (thread / "stat").read_text().rpartition(")")[2].split()[0] in "TtZ"
 
 
 class Real(Place):
