@@ -10,9 +10,7 @@ from gateway.errors import invalid
 
 _INT32 = 2**31 - 1
 _MOST_CHOICES = 1024  # OpenAI: 128
-_MOST_LOGPROBS = (
-    1000  # of each token: some 90 KB of an answer (OpenAI: 20); llama.cpp lists its whole vocabulary
-)
+_MOST_LOGPROBS = 1000  # of each token: 90 KB of an answer (OpenAI: 20); llama.cpp lists its whole vocabulary
 
 _NUMBERS: Mapping[str, tuple[int, int]] = {
     "n": (1, _MOST_CHOICES),
@@ -38,18 +36,22 @@ _ITEMS: Mapping[str, int] = {  # looked for behind every token
     "logit_bias": 65_536,
 }
 
+_BOUNDED = frozenset((*_NUMBERS, *_ITEMS))
+
 
 def check_bounds(body: Mapping[str, Any]) -> None:
     """Raises ApiError 400 that names the first one. Values of other types are for the engine to judge."""
+    if _BOUNDED.isdisjoint(body):
+        return
     for name, (least, most) in _NUMBERS.items():
         value = body.get(name)
-        if isinstance(value, int | float) and not isinstance(value, bool) and not least <= value <= most:
+        if isinstance(value, (int, float)) and not isinstance(value, bool) and not least <= value <= most:
             raise invalid(
                 f"Invalid value for '{name}': must be from {least} to {most}.", name, "invalid_value"
             )
     for name, most in _ITEMS.items():
         value = body.get(name)
-        if isinstance(value, list | dict) and len(value) > most:
+        if isinstance(value, (list, dict)) and len(value) > most:
             raise invalid(
                 f"Invalid value for '{name}': at most {most} items are taken.", name, "invalid_value"
             )
