@@ -152,6 +152,7 @@ class WorkerFront:
             await self._others.link.there(_STATE_S)
         except AwayError as error:
             log.error("a worker starts alone: %s", error)  # noqa: TRY400
+        await self._others.publish()  # that it was started counts, however soon it is killed
         self._seat.say_ready(models)
 
     async def open(self) -> None:

