@@ -21,7 +21,7 @@ from gateway.replicas.blame import AnsweredLately
 from gateway.replicas.breaker import State
 from gateway.replicas.discovery.discovery import Discovery
 from gateway.replicas.member import Member
-from gateway.replicas.outliers import slow_ones
+from gateway.replicas.outliers import is_slow, times_slower
 from gateway.replicas.policy import PoolPolicy
 from gateway.replicas.retry_budget import RetryBudget
 from gateway.replicas.selection import at_work, candidates, ejected, may_be_ejected
@@ -238,22 +238,30 @@ class EnginePool:
 
     def waited(self, visit: Visit, seconds: float) -> None:
         """A stream's first token has not come for so long, and nobody waits for it any more."""
-        median = self.ttft_of(visit.member)
-        if median is not None and seconds > median:  # else it says nothing: it might have come right then
-            self.took(visit, seconds)
+        window = visit.member.ttft
+        curve = None if window is None else window.curve(self._clock())
+        if curve is not None and seconds > curve.at(visit.work()):
+            self.took(visit, seconds)  # else it says nothing: it might have come right then
 
     def took(self, visit: Visit, ttft_s: float) -> None:
         """A stream's first token came after so many seconds at its replica."""
-        window, options = visit.member.ttft, self.policy.outliers
-        if window is None or options is None:
+        member, options, now = visit.member, self.policy.outliers, self._clock()
+        if member.ttft is None or options is None:
             return
-        window.add(self._clock(), ttft_s)
-        medians = {each.id: its for each in self._members if (its := self.ttft_of(each)) is not None}
+        visit.sample = member.ttft.add(now, ttft_s, visit.work())
+        if ttft_s <= options.above_s or (its := member.ttft.curve(now)) is None:
+            return  # what is fast makes nobody slow
+        others = [
+            curve
+            for each in self._members
+            if each is not member and each.ttft is not None and (curve := each.ttft.curve(now)) is not None
+        ]
         room = may_be_ejected(len(self._members), self.policy.max_ejected)
-        room -= len(ejected(self._members, self.policy.max_ejected))
-        for slow in slow_ones(medians, options)[: max(0, room)]:
-            member = next(each for each in self._members if each.id == slow)
-            self._tell("a replica is much slower than the others", member, seconds=member.found_slow())
+        if len(ejected(self._members, self.policy.max_ejected)) < room and is_slow(its, others, options):
+            times = round(times_slower(its, others), 1)
+            self._tell(
+                "a replica is much slower than the others", member, seconds=member.found_slow(), times=times
+            )
 
     def forget_prompts(self) -> int:
         """Drop what is remembered of prompts, of every tenant: encodings, and tokens that were hashed; how many."""
@@ -337,6 +345,8 @@ class EnginePool:
 
     def _visited(self, visit: Visit, now: State | None, reuse: ReuseReport | None) -> None:
         member = visit.member
+        if visit.sample is not None and member.ttft is not None:
+            member.ttft.corrected(visit.sample, visit.work(reuse))
         if self.events is not None:
             self.events.answered(member.id, reuse, member.remote.block_size)
         self._running -= 1

@@ -8,10 +8,13 @@ from engine_adapters.base import ReuseReport
 from gateway.relay.remote import Remote
 from gateway.replicas.breaker import Outcome, Pass, State
 from gateway.replicas.member import Member
+from gateway.replicas.outliers import Sample
 from gateway.routing.router import Decision, Router
 
 # doubtful: it failed in a way that may be the request's own fault
 Ending: TypeAlias = Outcome | Literal["doubtful"]
+
+_BYTES_A_TOKEN = 4  # of a body whose prompt nobody here has looked at
 
 
 @dataclass(slots=True)
@@ -26,6 +29,9 @@ class Visit:
     # To what its breaker has changed by that, and what was reused.
     _ended: Callable[["Visit", State | None, ReuseReport | None], None]
     raw: bytes = b""  # what is asked
+    sample: Sample | None = (
+        None  # of how long its first token took; None: that has not come, or does not count
+    )
     _open: bool = True
     _answering: bool = False
 
@@ -33,6 +39,17 @@ class Visit:
     def remote(self) -> Remote:
         """The replica."""
         return self.member.remote
+
+    def work(self, reuse: ReuseReport | None = None) -> int:
+        """Prompt tokens to be prefilled there until its first token, those that wait before it among them.
+
+        `reuse`: what the engine said of it; else it goes by what was predicted, and without that by the body's length.
+        """
+        queued = self.decision.queued or 0
+        if reuse is not None and reuse.status == "reported" and reuse.prompt and reuse.reused is not None:
+            return queued + reuse.prompt - reuse.reused
+        uncached = self.decision.uncached
+        return queued + (len(self.raw) // _BYTES_A_TOKEN if uncached is None else uncached)
 
     def first_token(self) -> None:
         """It has begun to answer."""

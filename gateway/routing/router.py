@@ -62,16 +62,33 @@ class Decision(msgspec.Struct, frozen=True):
     @property
     def predicted(self) -> int | None:
         """Prompt tokens that the chosen one should have; None: not known."""
-        for score in self.scores:
-            if score.replica == self.replica:
-                return score.predicted
-        return None
+        score = self._chosen
+        return None if score is None else score.predicted
+
+    @property
+    def queued(self) -> int | None:
+        """Uncached prompt tokens that waited at the chosen one before it; None: not known."""
+        score = self._chosen
+        return None if score is None else score.queued
+
+    @property
+    def uncached(self) -> int | None:
+        """Prompt tokens that the chosen one should have to prefill for it; None: not known."""
+        predicted = self.predicted
+        return None if self.prompt is None or predicted is None else self.prompt - predicted
 
     @property
     def anywhere(self) -> int | None:
         """Prompt tokens that the one with the most of them should have; None: not known."""
         known = [score.predicted for score in self.scores if score.predicted is not None]
         return max(known, default=None)
+
+    @property
+    def _chosen(self) -> Score | None:
+        for score in self.scores:
+            if score.replica == self.replica:
+                return score
+        return None
 
 
 @runtime_checkable
