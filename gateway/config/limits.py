@@ -22,6 +22,7 @@ class LimitsConfig(ConfigModel):
     tokens_per_minute: Count | None = None
     concurrency: Annotated[int, Field(ge=1, le=1 << 20)] | None = None
     max_body_mib: Annotated[float, Field(gt=0, le=1 << 20)] | None = None
+    max_prompts: Annotated[int, Field(ge=1, le=1 << 20)] | None = NO_LIMITS.max_prompts
     reused_weight: Annotated[float, Field(ge=0, le=1)] = NO_LIMITS.reused_weight
     weight: Annotated[float, Field(ge=0.01, le=1000)] = NO_LIMITS.weight
     longest_pin_s: Annotated[float, Field(ge=0, le=86400)] | None = None

@@ -14,6 +14,7 @@ class TenantLimits:
     tokens_per_minute: int | None = None  # prompt and completion
     concurrency: int | None = None  # requests at once, waiting ones among them
     max_body_bytes: int | None = None
+    max_prompts: int | None = 2048  # in one body of completions, embeddings or rerank; OpenAI takes as many
     reused_weight: float = 1.0  # 0 to 1; how much a reused prompt token counts
     weight: float = 1.0  # of two tenants that wait for a full engine, how much more tokens this one gets
     longest_pin_s: float | None = None  # of `kvgate.pin_ttl`; longer ones end then

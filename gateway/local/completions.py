@@ -20,6 +20,7 @@ from gateway.jobs import (
     usage_facts,
 )
 from gateway.ledger.expectation import SentRequest
+from gateway.limits.several_prompts import check_prompts
 from gateway.prompts import PromptSource
 from gateway.transport.incoming import Incoming
 from gateway.transport.record import RequestRecord
@@ -40,6 +41,7 @@ async def completions_job(incoming: Incoming, context: JobContext, record: Reque
     record.ignored = unknown_names(wanted)
     backend = local_backend(context.served, wanted.model, incoming.tenant)
     check_completions(wanted, context.settings)
+    check_prompts("completions", incoming.body, context.limits_of(incoming.tenant), record)
     incoming = await context.threads.parse(incoming.size, partial(without_extension, incoming))
     able = backend.capabilities()
     sharing = incoming.tenant.scope(able.model)

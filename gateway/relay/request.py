@@ -18,6 +18,7 @@ from gateway.canonical.recorder import Recording
 from gateway.errors import ApiError, invalid
 from gateway.jobs import JobContext, canonical, expect, usage_facts
 from gateway.ledger.expectation import Expected, Routed, SentRequest
+from gateway.limits.several_prompts import check_prompts
 from gateway.relay.body import RelayedBody, relayed
 from gateway.relay.bounds import check_bounds
 from gateway.relay.control_tokens import ControlTokenCheck
@@ -86,6 +87,7 @@ async def prepared(
     wanted.check(context.settings)
     if route in _CANONICAL:
         check_bounds(incoming.body)
+    check_prompts(route, incoming.body, context.limits_of(incoming.tenant), record)
     if context.threads.is_short(incoming.size):
         pool.guard.check(incoming.body, incoming.tenant)
     else:

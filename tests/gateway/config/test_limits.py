@@ -44,6 +44,9 @@ def test_a_tenant_has_the_limits_of_everyone_where_it_says_nothing_else() -> Non
     everyone = TenantLimits(requests_per_minute=60, tokens_per_minute=1000, weight=2)
     mine = LimitsConfig.model_validate({"requests_per_minute": 600, "tokens_per_minute": None})
     assert mine.over(everyone) == TenantLimits(requests_per_minute=600, weight=2)
+    few = TenantLimits(max_prompts=16)
+    assert mine.over(few).max_prompts == 16
+    assert LimitsConfig.model_validate({"max_prompts": None}).over(few).max_prompts is None
     assert LimitsConfig().over(everyone) == everyone
 
 
@@ -51,6 +54,7 @@ def test_a_tenant_has_the_limits_of_everyone_where_it_says_nothing_else() -> Non
     ("keys", "message"),
     [
         ({"limits": {"requests_per_minute": 0}}, "limits.requests_per_minute"),
+        ({"limits": {"max_prompts": 0}}, "limits.max_prompts"),
         ({"limits": {"reused_weight": 1.5}}, "limits.reused_weight"),
         ({"limits": {"highest_priority": 2}}, "limits.highest_priority"),
         ({"limits": {"request_per_minute": 5}}, "limits.request_per_minute: there is no such key"),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from gateway.limits.estimate import ASSUMED_COMPLETION, MEDIUM_TOKENS, MOST, Estimate, estimate
 
 
-def of(body: dict[str, Any], route: str = "chat") -> Estimate:
+def of(body: dict[str, Any], route: str = "completions") -> Estimate:
     return estimate(route, orjson.dumps(body), body)
 
 
@@ -24,6 +24,8 @@ def of(body: dict[str, Any], route: str = "chat") -> Estimate:
         ({"max_tokens": 7, "n": 3}, 21),
         ({"max_tokens": 7, "prompt": ["a", "b"]}, 14),
         ({"max_tokens": 7, "prompt": [1, 2, 3]}, 7),
+        ({"max_tokens": 7, "prompt": [[1, 2, 3], [4]]}, 14),
+        ({"max_tokens": 7, "n": 2, "best_of": 5, "prompt": ["a", "b"]}, 70),
         ({"max_tokens": "many"}, ASSUMED_COMPLETION),
         ({"max_tokens": True}, ASSUMED_COMPLETION),
         ({"max_tokens": -5, "n": -1}, ASSUMED_COMPLETION),
@@ -48,11 +50,28 @@ def test_routes_without_a_completion_have_none_and_those_without_a_model_cost_no
     assert of(body, "tokenize").total == 0
 
 
+def test_token_ids_are_counted_however_few_bytes_they_take() -> None:
+    ids = [number % 10 for number in range(1000)]
+    for body in ({"prompt": ids}, {"prompt": [ids[:400], ids[400:]]}):
+        assert 1000 <= of(body).prompt < 1100
+    assert 1000 <= of({"input": ids}, "embeddings").prompt < 1100
+
+
+def test_a_query_is_read_once_for_each_document() -> None:
+    body = {"query": "q" * 4000, "documents": ["d" * 40] * 100}
+    assert of(body, "rerank").prompt == pytest.approx(100 * (1000 + 10), rel=0.1)
+    assert of({**body, "query": {"content": []}}, "rerank").prompt < 2000
+
+
 @given(
+    route=st.sampled_from(["chat", "completions", "embeddings", "rerank"]),
     raw=st.binary(max_size=300),
-    body=st.dictionaries(st.sampled_from(["n", "prompt", "max_tokens"]), st.from_type(object)),
+    body=st.dictionaries(
+        st.sampled_from(["n", "best_of", "prompt", "input", "query", "documents", "texts", "max_tokens"]),
+        st.from_type(object) | st.lists(st.integers() | st.lists(st.integers()) | st.text()),
+    ),
 )
-def test_nothing_in_a_body_makes_it_fail(raw: bytes, body: dict[str, Any]) -> None:
-    found = estimate("chat", raw, body)
+def test_nothing_in_a_body_makes_it_fail(route: str, raw: bytes, body: dict[str, Any]) -> None:
+    found = estimate(route, raw, body)
     assert found.prompt >= 0
     assert found.completion >= 0

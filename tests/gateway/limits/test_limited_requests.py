@@ -54,6 +54,14 @@ def test_the_limits_are_told_with_every_answer(limited: Callable[..., Running]) 
         stream.read()
 
 
+def test_a_body_has_no_more_prompts_than_the_limit(limited: Callable[..., Running]) -> None:
+    server = limited(max_prompts=2)
+    body = {"model": MODEL, "prompt": ["a", "b"], "max_tokens": 4}
+    assert server.http.post("/v1/completions", json=body).status_code == 200
+    answer = server.http.post("/v1/completions", json=body | {"prompt": ["a", "b", "c"]})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (400, "too_many_prompts")
+
+
 def test_without_limits_nothing_is_told(server: Running) -> None:
     assert not [name for name in post(server).headers if "ratelimit" in name]
 
