@@ -19,6 +19,7 @@ from gateway.admin.app import AdminApp, AdminParts
 from gateway.admin.options import AdminOptions
 from gateway.admin.server import AdminServer
 from gateway.garbage import keep_what_is_there, let_go
+from gateway.huge_pages import use_huge_pages
 from gateway.ledger.books import NO_BOOKS, Books
 from gateway.ledger.errors import LedgerError
 from gateway.limits.limits import Limits
@@ -225,6 +226,7 @@ class Service:
                 await asyncio.sleep(_LOOK_AGAIN_S)
             else:
                 keep_what_is_there()
+                use_huge_pages()
                 await self._become_ready([model.name for model in models])
                 return
 
