@@ -73,27 +73,48 @@ class FreeExtents:
     def give(self, start: int, length: int) -> None:
         """Put a run back and join it with the runs it touches."""
         before = self._start_of_end.get(start)
+        behind = self._length_at.get(start + length)
         if before is not None:
-            length += self._remove(before)
-            start = before
-        if start + length in self._length_at:
-            length += self._remove(start + length)
-        self._insert(start, length)
+            if behind is not None:
+                length += self._remove(start + length)
+            self._become(before, start - before, before, start - before + length)
+        elif behind is not None:
+            self._become(start + length, behind, start, length + behind)
+        else:
+            self._insert(start, length)
 
     def _take_front(self, start: int, length: int, taken: int) -> None:
-        left = length - taken
-        if left in self._starts_by_length or not left or len(self._starts_by_length[length]) > 1:
+        if length > taken:
+            self._become(start, length, start + taken, length - taken)
+        else:
             self._remove(start)
-            if left:
-                self._insert(start + taken, left)
+
+    def _become(self, old: int, old_length: int, start: int, length: int) -> None:
+        """The run at `old` grows or shrinks at one end."""
+        starts = self._starts_by_length[old_length]
+        if len(starts) > 1 or length in self._starts_by_length:
+            self._remove(old)
+            self._insert(start, length)
             return
         # The only run of its length becomes the only one of another length.
-        del self._length_at[start], self._starts_by_length[length]
-        del self._lengths[bisect_left(self._lengths, length)]
-        insort(self._lengths, left)
-        self._length_at[start + taken] = left
-        self._start_of_end[start + length] = start + taken
-        self._starts_by_length[left] = OrderedDict({start + taken: None})
+        self._relength(old_length, length)
+        del self._starts_by_length[old_length], starts[old], self._length_at[old]
+        starts[start] = None
+        self._starts_by_length[length] = starts
+        self._length_at[start] = length
+        if start == old:
+            del self._start_of_end[old + old_length]
+        self._start_of_end[start + length] = start
+
+    def _relength(self, old: int, new: int) -> None:
+        """`new` takes the place of `old` among the lengths; where they stay in order, at the same place."""
+        lengths = self._lengths
+        place = len(lengths) - 1 if lengths[-1] == old else bisect_left(lengths, old)
+        if (not place or lengths[place - 1] < new) and (lengths[-1] == old or lengths[place + 1] > new):
+            lengths[place] = new
+        else:
+            del lengths[place]
+            insort(lengths, new)
 
     def _insert(self, start: int, length: int) -> None:
         self._length_at[start] = length

@@ -30,8 +30,12 @@ class InFlightTable:
         """`lease` is going to compute its wanted prompt; False where no whole block of that is left."""
         if lease.wanted_length - lease.ready < self._block:
             return False
-        lease.in_flight = key = self._key(lease.scope, lease.wanted)
-        self._owners.setdefault(key, {})[lease] = None
+        lease.in_flight = key = lease.scope, lease.covered_tokens(0, 1).tobytes()
+        owners = self._owners.get(key)
+        if owners is None:
+            self._owners[key] = {lease: None}
+        else:
+            owners[lease] = None
         return True
 
     def may_share(self, tokens: Tokens, scope: str) -> bool:

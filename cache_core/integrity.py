@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from cache_core.block_pool import FILLING, FREE, READY, BlockPool
+from cache_core.block_pool import BlockPool
 from cache_core.errors import IntegrityError
 from cache_core.lease import Lease
 from cache_core.node import Node
@@ -69,18 +69,18 @@ def _check_pins(index: PrefixIndex, leases: Sequence[Lease]) -> None:
 
 def _check_places(pool: BlockPool, nodes: Iterable[Node], leases: Sequence[Lease]) -> None:
     places = np.zeros(pool.num_blocks, dtype=np.int32)
-    expected = np.full(pool.num_blocks, FREE, dtype=np.uint8)
+    expected = np.zeros(pool.num_blocks, dtype=np.int32)  # of pool.holders
     for first, length in pool.free_runs():
         places[first : first + length] += 1
     for node in nodes:
         np.add.at(places, node.block_ids(), 1)
-        expected[node.block_ids()] = READY
+        expected[node.block_ids()] = 1
     for lease in leases:
         np.add.at(places, lease.own_blocks(), 1)
-        expected[lease.own_blocks()] = FILLING
+        expected[lease.own_blocks()] = -1
     _require_all(places == 1, "blocks that are not in exactly one of free list, index node, request")
-    _require_all(pool.state == expected, "blocks whose state is not that of their place")
-    _require_all(pool.refs == (expected != FREE), "blocks whose refcount is not their number of holders")
+    _require_all(np.sign(pool.holders) == expected, "blocks whose state is not that of their place")
+    _require_all(np.abs(pool.holders) <= 1, "blocks whose refcount is not their number of holders")
 
 
 def _check_counts(

@@ -141,17 +141,19 @@ class Lease:
         self.live = False
         self._token_buffer = self._block_buffer = _NOTHING
 
-    def continues_wanted(self, tokens: Tokens) -> bool:
-        """Whether `tokens` go on as the announced prompt does. For the cache alone."""
-        announced = self._token_buffer[self.length : min(self.length + len(tokens), self.wanted_length)]
-        return announced.tobytes() == tokens[: len(announced)].tobytes()
+    def put_tokens(self, tokens: Tokens) -> bool:
+        """Write `tokens` behind the covered ones; says whether the wanted prompt goes on like that.
 
-    def put_tokens(self, tokens: Tokens) -> None:
-        """Write `tokens` behind the covered ones. For the cache alone."""
-        end = self.length + len(tokens)
-        self._token_buffer = _grown(self._token_buffer, self.length, end)
-        self._token_buffer[self.length : end] = tokens
+        For the cache alone.
+        """
+        first, end = self.length, self.length + len(tokens)
         self.length = end
+        there = self._token_buffer[first : min(end, self.wanted_length)]
+        as_wanted = there.tobytes() == tokens[: len(there)].tobytes()
+        if not as_wanted or end > self.wanted_length:  # else they are written already
+            self._token_buffer = _grown(self._token_buffer, first, end)
+            self._token_buffer[first:end] = tokens
+        return as_wanted
 
     def put_blocks(self, blocks: Blocks) -> None:
         """Write `blocks` at the end of the page table. For the cache alone."""
@@ -167,15 +169,15 @@ class Lease:
 
     def last_block(self) -> int | None:
         """The last of the page table, None where that is empty. For the cache alone."""
-        return int(self._block_buffer[self.num_blocks - 1]) if self.num_blocks else None
+        return self._block_buffer.item(self.num_blocks - 1) if self.num_blocks else None
 
     def table_copy(self) -> Blocks:
         """The page table with the room behind it. For the cache alone."""
         return self._block_buffer.copy()
 
-    def own_blocks(self) -> Blocks:
-        """A writable view of the page table behind the indexed blocks. For the cache alone."""
-        return self._block_buffer[self.indexed : self.num_blocks]
+    def own_blocks(self, end: int | None = None) -> Blocks:
+        """A writable view of the page table behind the indexed blocks, up to block `end`. For the cache alone."""
+        return self._block_buffer[self.indexed : self.num_blocks if end is None else end]
 
     def indexed_tokens(self) -> Tokens:
         """Tokens of the blocks that belong to the index. For the cache alone."""

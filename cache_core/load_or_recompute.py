@@ -8,6 +8,8 @@ import numpy as np
 from cache_core.metrics import Decided, TierName
 from cache_core.prefill_estimator import Seconds
 
+_LEAST, _MOST = 1e-6, 1e18  # of what is measured, in whatever unit
+
 
 class DecayedLine:
     """The line `y = fixed + slope * x` through what was seen, older observations counting ever less.
@@ -25,8 +27,8 @@ class DecayedLine:
         self._n = self._x = self._y = self._xx = self._xy = 0.0
 
     def observe(self, x: float, y: float) -> None:
-        """One more measurement; anything but finite positive x and finite y >= 0 is ignored."""
-        if not (np.isfinite(x) and np.isfinite(y) and x > 0 and y >= 0):
+        """One more measurement; ignored unless x is in 1e-6 .. 1e18 and y in 0 .. 1e18: their products are finite."""
+        if not (_LEAST <= x <= _MOST and 0 <= y <= _MOST):
             return
         keep = self._decay
         self._n = keep * self._n + 1

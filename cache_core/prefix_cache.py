@@ -126,8 +126,7 @@ class PrefixCache:
     def _pinned(self, tokens: Tokens, scope: str, limit: int) -> Lease:
         root = self._index.root(scope)
         node, matched = self._index.descend(root, tokens[:limit])
-        self._index.pin(node)
-        table = self._index.page_table(node, -(-len(tokens) // self.block_size))
+        table = self._index.pinned_table(node, -(-len(tokens) // self.block_size))
         lease = Lease(self, root, node, tokens, table, matched // self.block_size, matched)
         lease.accesses = self._accesses
         self._leases[lease] = None
@@ -288,9 +287,8 @@ class PrefixCache:
             needed = -(-(lease.length + len(tokens)) // self.block_size) - lease.num_blocks
             if needed > 0:
                 lease.put_blocks(self._allocate(needed, lease.last_block()))
-            if lease.announced and not lease.continues_wanted(tokens):
+            if not lease.put_tokens(tokens):
                 self._withdraw(lease)
-            lease.put_tokens(tokens)
 
     def _commit(self, lease: Lease, upto: int | None) -> None:
         with self._lock:
@@ -311,7 +309,7 @@ class PrefixCache:
     def _index_blocks(self, lease: Lease, whole: int) -> None:
         """Move the own blocks up to block `whole` into the index, or take over those that are there."""
         tokens = lease.covered_tokens(lease.indexed, whole)
-        own = lease.own_blocks()[: whole - lease.indexed]
+        own = lease.own_blocks(whole)
         node, matched = self._index.descend(lease.node, tokens)
         found = matched // self.block_size
         if found:
@@ -369,16 +367,19 @@ class PrefixCache:
                 return
             del self._leases[lease]
             self._withdraw(lease)
-            self._pool.release(lease.own_blocks())
+            if lease.num_blocks > lease.indexed:
+                self._pool.release(lease.own_blocks())
             self._compactor.wake()
             self._now += 1
             self._ticks.note(self._now)
-            self._index.unpin(lease.node, self._now)
             if lease.root.detached:
+                self._index.unpin(lease.node, self._now)
                 self._forget([lease.node])
             else:
                 self._remember(lease, hints)
-                self._settle(lease.node)
+                self._index.unpin(lease.node, self._now)
+                if lease.node.evictable:
+                    self._policy.offer(lease.node)
             lease.close()
             self._index.drop_if_empty(lease.root)
 
@@ -388,7 +389,8 @@ class PrefixCache:
             lookup = Lookup(lease.matched // self.block_size, lease.accesses)
             ghosts = self._policy.accessed(lease.node, lease.indexed_tokens(), lease.scope, lookup)
             self._accesses += 1
-            self._tell_ghosts(lease, ghosts * self.block_size)
+            if ghosts:
+                self._tell_ghosts(lease, ghosts * self.block_size)
         if hints is not None and lease.indexed:
             self._policy.retain(lease.node, lease.scope, lease.indexed, hints)
 
@@ -397,12 +399,6 @@ class PrefixCache:
         tokens = min(tokens, self.reusable(lease.wanted_length) - lease.matched)
         if tokens > 0:
             self._observer.ghost_hit("device", tokens)
-
-    def _settle(self, node: Node) -> None:
-        """A path is less pinned than before: its end may be evicted, its chains may be joined."""
-        if node.evictable:
-            self._policy.offer(node)
-        self._index.merge_path(node)
 
     # Room.
 

@@ -12,7 +12,7 @@ from cache_core.block_pool import Blocks
 from cache_core.errors import IntegrityError
 from cache_core.node import Node, Root
 from cache_core.residency import joined, split
-from cache_core.tokens import INT32, TOKEN_BYTES, Tokens, as_bytes, common_prefix
+from cache_core.tokens import INT32, TOKEN_BYTES, Tokens, common_prefix
 
 _MAX_LABEL = 1 << 16  # bytes in one label
 _SPARE = 16  # block numbers that a page table has room for beyond its prompt
@@ -26,6 +26,7 @@ class PrefixIndex:
     """
 
     def __init__(self, block_size: int) -> None:
+        self._block = block_size
         self._step = block_size * TOKEN_BYTES  # bytes of one block's label
         self._roots: dict[str, Root] = {}
         self._detached: set[Root] = set()
@@ -49,7 +50,7 @@ class PrefixIndex:
         if root is None:
             return 0
         _, matched, _, inside = self._walk(root, tokens)
-        return (matched + inside) // TOKEN_BYTES
+        return matched + inside
 
     def descend(self, node: Node, tokens: Tokens) -> tuple[Node, int]:
         """Follow `tokens` from `node` as far as they are indexed, splitting an edge where they leave it.
@@ -58,8 +59,8 @@ class PrefixIndex:
         """
         node, matched, child, inside = self._walk(node, tokens)
         if child is not None and inside:
-            node = self._split(child, inside)
-        return node, (matched + inside) // TOKEN_BYTES
+            node = self._split(child, inside * TOKEN_BYTES)
+        return node, matched + inside
 
     def append(self, node: Node, tokens: Tokens, blocks: Blocks) -> Node:
         """Put `tokens` (whole blocks that no child of `node` begins with) below `node`, pinned by one lease.
@@ -91,16 +92,21 @@ class PrefixIndex:
         parts.reverse()
         return np.frombuffer(b"".join(parts), INT32)
 
-    def page_table(self, node: Node, blocks: int) -> Blocks:
-        """A new array for at least `blocks` block numbers, which begins with those down to the end of `node`."""
+    def pinned_table(self, node: Node, blocks: int) -> Blocks:
+        """`pin`, and a new array for at least `blocks` block numbers, which begins with those down to its end."""
         parts: list[bytes] = []
-        left, step = blocks, node
-        while step.parent is not None:
-            parts.append(step.blocks)
-            left -= step.num_blocks
+        left = 4 * blocks
+        step: Node | None = node
+        while step is not None:
+            numbers = step.blocks
+            if step.leases == 0:
+                self.unleased -= len(numbers) >> 2
+            step.leases += 1
+            parts.append(numbers)
+            left -= len(numbers)
             step = step.parent
         parts.reverse()
-        parts.append(bytes(4 * (max(left, 0) + _SPARE)))
+        parts.append(bytes(max(left, 0) + 4 * _SPARE))
         return np.frombuffer(bytearray().join(parts), INT32)  # one copy, which can be written
 
     def path_tokens(self, node: Node) -> tuple[str, Tokens]:
@@ -121,7 +127,7 @@ class PrefixIndex:
         if root is None:
             return []
         node, _, child, inside = self._walk(root, tokens)
-        found = [] if child is None or not inside else [(child, inside // self._step)]
+        found = [] if child is None or not inside else [(child, inside // self._block)]
         while node.parent is not None:
             found.append((node, node.num_blocks))
             node = node.parent
@@ -138,14 +144,22 @@ class PrefixIndex:
             step = step.parent
 
     def unpin(self, node: Node, now: int) -> None:
-        """One lease less on every node from `node` up to its root, all of which were used until `now`."""
+        """One lease less on every node from `node` up to its root, all of which were used until `now`.
+
+        Those that nobody can tell apart any more are joined.
+        """
         step: Node | None = node
+        chains = False
         while step is not None:
             step.leases -= 1
             if step.leases == 0:
-                self.unleased += step.num_blocks
+                self.unleased += len(step.blocks) >> 2
             step.last_access = now
+            if step.children is not None and len(step.children) == 1:
+                chains = True
             step = step.parent
+        if chains:
+            self.merge_path(node)
 
     def trim(self, node: Node, n: int) -> Blocks:
         """Take up to `n` blocks off the end of an evictable leaf; an emptied leaf leaves the tree."""
@@ -222,24 +236,24 @@ class PrefixIndex:
             self._roots.pop(root.scope, None)
 
     def _can_grow(self, node: Node, more: int) -> bool:
-        only_ours = node.leases == 1 and not node.children and node.retained is None
-        return node.parent is not None and only_ours and len(node.label) + more <= _MAX_GROWN
+        if node.children or node.leases != 1 or node.retained is not None or node.parent is None:
+            return False
+        return len(node.label) + more <= _MAX_GROWN
 
     def _walk(self, node: Node, tokens: Tokens) -> tuple[Node, int, Node | None, int]:
-        """How far `tokens` lead: (last whole node, bytes to its end, child entered, bytes inside that)."""
-        query, step = as_bytes(tokens), self._step
-        start, end = 0, len(query)
-        while end - start >= step and node.children:
-            child = node.children.get(query[start : start + step].tobytes())
+        """How far `tokens` lead: (last whole node, tokens to its end, child entered, tokens inside that)."""
+        query, block = tokens.data, self._block
+        start, end = 0, len(tokens)
+        while end - start >= block and node.children:
+            child = node.children.get(query[start : start + block].tobytes())
             if child is None:
                 break
-            stop = start + len(child.label)
+            stop = start + len(child.label) // TOKEN_BYTES
             # one memcmp; `==` between bytes and a memoryview would compare item by item
             if stop <= end and child.label.startswith(query[start:stop]):
                 node, start = child, stop
                 continue
-            shared = common_prefix(child.tokens(), tokens[start // TOKEN_BYTES :]) * TOKEN_BYTES
-            return node, start, child, shared // step * step
+            return node, start, child, common_prefix(child.tokens(), tokens[start:]) // block * block
         return node, start, None, 0
 
     def _split(self, node: Node, at: int) -> Node:

@@ -11,6 +11,13 @@ _CHUNK = 16_384  # tokens compared at once, so that an early difference ends a l
 
 def as_tokens(tokens: ArrayLike) -> Tokens:
     """`tokens` as one contiguous int32 array [n]; no copy where it is one already."""
+    if (
+        type(tokens) is np.ndarray
+        and tokens.dtype is INT32
+        and tokens.ndim == 1
+        and tokens.flags.c_contiguous
+    ):
+        return tokens  # nearly always, and looking is cheaper than asking numpy for it
     array = np.ascontiguousarray(tokens, dtype=np.int32)
     return array if array.ndim == 1 else array.reshape(-1)
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cache_core.block_header import BlockHeader
-from cache_core.block_pool import READY, BlockPool, Blocks
+from cache_core.block_pool import BlockPool, Blocks
 from cache_core.drop_reason import DropReason
 from cache_core.ghosts import Ghosts
 from cache_core.memory import anonymous_memory
@@ -358,7 +358,7 @@ class HostTier(Tier):
         """Of the blocks that nobody reads, and that are not in these rows."""
         if self._pool is None:
             return []
-        candidates = (self._pool.state == READY) & (self._pool.refs == 1)
+        candidates = self._pool.holders == 1
         if keep is not None:
             candidates[keep] = False
         return self._table.oldest(candidates, n, room_for)

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cache_core.block_header import BlockHeader, of_key, parent_key
-from cache_core.block_pool import FILLING, FREE, READY, BlockPool, Blocks
+from cache_core.block_pool import BlockPool, Blocks
 from cache_core.drop_reason import DropReason
 from cache_core.errors import IntegrityError
 from cache_core.tiers.host_shares import Holders, lowest
@@ -143,12 +143,11 @@ class HostTable:
         rows = np.array(list(self._rows.values()), dtype=np.int32)
         broken: Sequence[tuple[bool, str]] = (
             (len(np.unique(rows)) == len(rows), "two keys have one row"),
-            (bool((pool.state[rows] == READY).all()), "a key has a row that is not ready"),
-            (bool((pool.refs[rows] >= 1).all()), "a key has a row that nobody holds"),
+            (bool((pool.holders[rows] > 0).all()), "a key has a row that is not ready, or that nobody holds"),
             (self._holders.fits(self._identities, rows), "rows are counted for another scope than theirs"),
             (all(self._keys[row] == key for key, row in self._rows.items()), "a row does not know its key"),
-            (int((pool.state == FILLING).sum()) == filling, "rows that fill are not those reserved"),
-            (int((pool.state == FREE).sum()) == pool.free_count, "free rows are not those in no other place"),
+            (int((pool.holders < 0).sum()) == filling, "rows that fill are not those reserved"),
+            (int((pool.holders == 0).sum()) == pool.free_count, "free rows are not those in no other place"),
         )
         for holds, message in broken:
             if not holds:

@@ -76,7 +76,7 @@ def test_a_retained_block_outlives_its_first_holder() -> None:
     blocks = pool.allocate(3)
     pool.retain(blocks[:1])
     assert pool.release(blocks) == 2
-    assert pool.refs.tolist() == [1, 0, 0, 0]
+    assert pool.holders.tolist() == [-1, 0, 0, 0]
     assert pool.release(blocks[:1]) == 1
 
 
@@ -86,7 +86,7 @@ def test_a_double_free_is_refused_by_name_and_changes_nothing() -> None:
     pool.release(ids(0))
     with pytest.raises(IntegrityError, match=r"double free.*\[0\]"):
         pool.release(ids(0, 1))
-    assert pool.refs.tolist() == [0, 1, 0, 0]
+    assert pool.holders.tolist() == [0, -1, 0, 0]
     with pytest.raises(IntegrityError, match="once"):
         pool.release(ids(1, 1))
 
@@ -133,5 +133,5 @@ def test_no_block_is_ever_given_out_twice(steps: list[tuple[bool, int, int]]) ->
             pool.release(held.pop(n % len(held)))
         taken = np.concatenate([*held, ids()])
         assert len(set(taken.tolist())) == len(taken) == 32 - pool.free_count
-        assert (pool.refs[taken] == 1).all()
+        assert (pool.holders[taken] == -1).all()
         assert sum(length for _, length in pool.free_runs()) == pool.free_count

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from cache_core import BlockPool, IntegrityError, Lease, PrefixCache
-from cache_core.block_pool import READY
 
 Damage = Callable[[PrefixCache, Lease], None]
 
@@ -42,11 +41,11 @@ def freed_under_a_lease(cache: PrefixCache, lease: Lease) -> None:
 
 
 def extra_holder(cache: PrefixCache, lease: Lease) -> None:
-    cache._pool.refs[lease.blocks[0]] += 1
+    cache._pool.holders[lease.blocks[0]] += 1
 
 
 def wrong_state(cache: PrefixCache, lease: Lease) -> None:
-    cache._pool.state[lease.own_blocks()] = READY
+    cache._pool.holders[lease.own_blocks()] = 1
 
 
 def missing_pin(cache: PrefixCache, lease: Lease) -> None:

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cache_core.load_or_recompute import DecayedLine, LoadCost, LoadEstimator, Plan, plan
@@ -123,10 +123,12 @@ def test_a_line_is_found_where_there_is_one(fixed: float, slope: float, xs: list
 
 
 @given(st.lists(st.tuples(st.floats(allow_nan=True), st.floats(allow_nan=True)), max_size=30))
+@example([(2.2250738585072014e-308, 1.0)])
+@example([(1e300, 1.7e308)])
 def test_no_measurement_makes_a_cost_negative_or_no_number(seen: list[tuple[float, float]]) -> None:
     line = DecayedLine(0.5, 0.5)
     for x, y in seen:
-        line.observe(min(x, 1e9), min(y, 1e9))
+        line.observe(x, y)
     assert line.fixed >= 0
     assert line.slope >= 0
     assert np.isfinite(line.at(1e6))

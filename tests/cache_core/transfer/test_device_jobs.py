@@ -226,5 +226,5 @@ def test_pool_holds_are_as_before_when_all_has_ended(engine: TransferEngine) -> 
         with lock:
             pool.retain(blocks)
         engine.submit(DeviceToHost(device, host, headers, blocks, LANE, let_go, 1)).cancel(PATIENCE)
-        assert (pool.refs[blocks] == 1).all()
+        assert (pool.holders[blocks] == -1).all()
     host.check_integrity()
