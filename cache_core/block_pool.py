@@ -63,16 +63,16 @@ class BlockPool:
         """
         if n > self._free_count:
             raise OutOfBlocksError(n, self._free_count)
-        runs: list[Blocks] = []
-        left = n
-        if after is not None and n and (taken := self._free.take_at(after + 1, n)):
-            left -= taken
-            runs.append(self._taken(after + 1, taken))
-        while left:
-            start, taken = self._free.take_best(left)
-            left -= taken
-            runs.append(self._taken(start, taken))
-        return runs[0] if len(runs) == 1 else np.concatenate([*runs, _NOTHING])
+        if n == 0:
+            return _NOTHING
+        start, taken = 0, 0
+        if after is not None:
+            start = after + 1
+            taken = self._free.take_at(start, n)
+        if not taken:
+            start, taken = self._free.take_best(n)
+        first = self._taken(start, taken)
+        return first if taken == n else self._in_parts(first, n - taken)
 
     def allocate_at(self, start: int, limit: int) -> Blocks:
         """As `allocate`, but up to `limit` blocks of the free run that begins at `start`, and none of another."""
@@ -110,10 +110,7 @@ class BlockPool:
             return 0
         run = self._place(blocks)
         if isinstance(run, slice) and self._have_one_holder(run):
-            self.holders[run] = 0
-            self._free.give(run.start, len(blocks))
-            self._free_count += len(blocks)
-            return len(blocks)
+            return self._give_run(run)
         ordered = np.sort(blocks)
         if (ordered[1:] == ordered[:-1]).any():
             raise IntegrityError("a release names each block once")
@@ -128,15 +125,32 @@ class BlockPool:
         self._give_back(freed)
         return len(freed)
 
+    def _in_parts(self, first: Blocks, left: int) -> Blocks:
+        runs = [first]
+        while left:
+            start, taken = self._free.take_best(left)
+            left -= taken
+            runs.append(self._taken(start, taken))
+        return np.concatenate(runs)
+
     def _taken(self, start: int, length: int) -> Blocks:
         end = start + length
         self._free_count -= length
         self.holders[start:end] = -1
         return self._numbers[start:end]
 
+    def _give_run(self, run: slice) -> int:
+        length: int = run.stop - run.start
+        self.holders[run] = 0
+        self._free.give(run.start, length)
+        self._free_count += length
+        return length
+
     def _have_one_holder(self, run: slice) -> bool:
-        held: bytes = self.holders[run].tobytes()
         length = run.stop - run.start
+        if length == 1:  # the rest of a prompt that fills no block: the most frequent of all
+            return self.holders.item(run.start) in (-1, 1)
+        held: bytes = self.holders[run].tobytes()
         return held in (_ONE_READY * length, _ONE_FILLING * length)
 
     def _place(self, blocks: Blocks) -> slice | Blocks:

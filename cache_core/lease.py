@@ -79,7 +79,7 @@ class Lease:
         """Page table: int32 [ceil(length / block size)], shared blocks first, then its own."""
         self.require_live()
         view = self._block_buffer[: self.num_blocks]
-        view.flags.writeable = False
+        view.setflags(write=False)
         return view
 
     @property
@@ -87,7 +87,7 @@ class Lease:
         """int32 [length]: the tokens the page table covers."""
         self.require_live()
         view = self._token_buffer[: self.length]
-        view.flags.writeable = False
+        view.setflags(write=False)
         return view
 
     @property

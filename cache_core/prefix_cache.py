@@ -310,9 +310,10 @@ class PrefixCache:
         """Move the own blocks up to block `whole` into the index, or take over those that are there."""
         tokens = lease.covered_tokens(lease.indexed, whole)
         own = lease.own_blocks(whole)
-        node, matched = self._index.descend(lease.node, tokens)
-        found = matched // self.block_size
-        if found:
+        node, matched, found = lease.node, 0, 0
+        if self._index.leads_on(node, tokens):
+            node, matched = self._index.descend(node, tokens)
+            found = matched // self.block_size
             duplicates = own[:found].copy()
             own[:found] = self._index.path_blocks(node, above=lease.node)
             self._pool.release(duplicates)

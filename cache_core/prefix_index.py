@@ -62,6 +62,11 @@ class PrefixIndex:
             node = self._split(child, inside * TOKEN_BYTES)
         return node, matched + inside
 
+    def leads_on(self, node: Node, tokens: Tokens) -> bool:
+        """Whether a child of `node` begins with the first block of `tokens`."""
+        children = node.children
+        return children is not None and tokens[: self._block].tobytes() in children
+
     def append(self, node: Node, tokens: Tokens, blocks: Blocks) -> Node:
         """Put `tokens` (whole blocks that no child of `node` begins with) below `node`, pinned by one lease.
 

@@ -43,6 +43,7 @@ class Retention(EvictionPolicy):
         self._expired: dict[Retained, None] = {}  # their time to live is over, and nobody used them since
         self._tidy_at = _TIDY_FROM
         self._order = count()
+        self._granted = False  # any hint, ever: until then there is none to look for
         self.refused = 0  # wishes to keep that were over a limit
         self.overruled = 0  # kept prefixes that gave way because a request had no other room
 
@@ -57,7 +58,7 @@ class Retention(EvictionPolicy):
 
     def accessed(self, node: Node, tokens: Tokens, scope: str, lookup: Lookup | None = None) -> int:
         ghosts = self._policy.accessed(node, tokens, scope, lookup)
-        step: Node | None = node
+        step: Node | None = node if self._granted else None
         while step is not None:
             if step.retained is not None:
                 self._used_again(step.retained)
@@ -83,6 +84,7 @@ class Retention(EvictionPolicy):
         self._keep(new, hints, now)
         if new.kept or new.worthless or new.worthless_from != NEVER:
             node.retained = new
+            self._granted = True
 
     def offer(self, node: Node) -> None:
         retained = node.retained
