@@ -1,7 +1,8 @@
 """What was used in the last minute, in this process."""
 
 import math
-from collections import deque
+from collections import Counter, deque
+from collections.abc import Iterable
 
 # Seconds that a second counts, so that no 60 seconds, wherever they begin, hold more than the limit.
 LASTS = 61
@@ -41,6 +42,22 @@ class Window:
                 return
             if part[0] < second:
                 return
+
+    def parts(self, now: float) -> list[tuple[int, int]]:
+        """What counts now: seconds ago, and how many; for a window with another clock."""
+        self.used(now)
+        return [(math.floor(now) - second, amount) for second, amount in self._parts if amount]
+
+    def merge(self, now: float, parts: Iterable[tuple[int, int]]) -> None:
+        """Count what was used elsewhere, seconds ago."""
+        amounts = Counter[int]()
+        for second, amount in self._parts:
+            amounts[second] = amount
+        for ago, amount in parts:
+            second = math.floor(now) - ago
+            amounts[second] += amount
+            self.total += amount
+        self._parts = deque([second, amount] for second, amount in sorted(amounts.items()))
 
     def wait(self, now: float, missing: int) -> float:
         """Seconds until `missing` of what counts now counts no more."""

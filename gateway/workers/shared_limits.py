@@ -1,99 +1,44 @@
-"""Counting what tenants use for all workers of a server, in the process that they share."""
+"""Counting what tenants use with the other workers of a server; alone while the process that counts is away."""
 
 import asyncio
 import logging
-from collections.abc import Callable
-from dataclasses import astuple, dataclass, field
-from itertools import count
-from typing import Any
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from engine_adapters.rpc.connection import Connection
 from engine_adapters.rpc.errors import RpcError
 from engine_adapters.rpc.link import Link
-from engine_adapters.rpc.service import Call
-from gateway.limits.book import share
 from gateway.limits.counter import LocalCounter
+from gateway.limits.known import NOTHING, Used, left
 from gateway.limits.tenant_limits import TenantLimits
 from gateway.limits.verdict import Verdict
+from gateway.limits.window import LASTS
+from gateway.workers.limits_keeper import Passed, Runs, Total
 
 log = logging.getLogger("kvgate.workers")
 
 _TIMEOUT_S = 0.5
 
 
-@dataclass(slots=True)
-class _Running:
-    """What one worker runs. Each counts its own requests from 0 on, so that names of two are the same."""
-
-    worker: int
-    requests: dict[str, tuple[str, Verdict]] = field(default_factory=dict)  # by the worker's name of it
-
-    def name_of(self, request: str) -> str:
-        """What no other worker calls one of its requests."""
-        return f"{self.worker}:{request}"
-
-
-class LimitsKeeper:
-    """The counts, in the process that all workers are connected to. `workers` says how many those are."""
-
-    def __init__(self, workers: Callable[[], int]) -> None:
-        self._counter = LocalCounter()
-        self._workers = workers
-        self._names = count()
-        self._running: dict[Connection, _Running] = {}
-
-    def calls(self) -> dict[str, Call]:
-        """For a `Service`."""
-        return {"limits.resume": self._resume, "limits.admit": self._admit, "limits.settle": self._settle}
-
-    def gone(self, connection: Connection) -> None:
-        """What a worker that has ended ran, runs no more; its tokens stay counted."""
-        running = self._running.pop(connection, None)
-        if running is not None:
-            for request, (tenant, verdict) in running.requests.items():
-                self._counter.settle(tenant, running.name_of(request), verdict, 0)
-
-    def _resume(self, connection: Connection, requests: list[tuple[str, str, int]]) -> None:
-        """What runs at a worker already: tenant, the worker's name of the request, tokens that it was counted with."""
-        running = self._of(connection)
-        for tenant, request, tokens in requests:
-            verdict = self._counter.entered(tenant, running.name_of(request), tokens)
-            running.requests[request] = (tenant, verdict)
-
-    def _of(self, connection: Connection) -> _Running:
-        running = self._running.get(connection)
-        if running is None:
-            running = self._running[connection] = _Running(next(self._names))
-        return running
-
-    def _admit(
-        self, connection: Connection, tenant: str, bounds: list[int | None], request: str, tokens: int
-    ) -> list[Any]:
-        requests, most_tokens, concurrency = bounds
-        limits = TenantLimits(requests, most_tokens, concurrency)
-        running = self._of(connection)
-        verdict = self._counter.judged(tenant, limits, running.name_of(request), tokens)
-        if not verdict.over:
-            running.requests[request] = (tenant, verdict)
-        return [self._workers(), *astuple(verdict)]
-
-    def _settle(self, connection: Connection, request: str, tokens: int) -> None:
-        running = self._running.get(connection)
-        found = None if running is None else running.requests.pop(request, None)
-        if running is not None and found is not None:  # one that was refused was never counted
-            self._counter.settle(found[0], running.name_of(request), found[1], tokens)
-
-
 class WorkerCounter:
-    """As `Counter` says, for one worker. While the process that counts is away, within this worker's share."""
+    """As `Counter` says, for one worker.
 
-    def __init__(self, link: Link) -> None:
+    What this worker let pass, and what it was told of the others, is kept here as well. While the process that counts
+    is away, each worker lets its part of what was left pass; and the next process is told what was used before it.
+    """
+
+    def __init__(self, link: Link, clock: Callable[[], float] = time.monotonic) -> None:
         self._link = link
-        self._alone = LocalCounter()
-        self._mine: dict[str, tuple[str, int, Verdict]] = {}  # counted in this process: tenant, tokens
-        self._there: dict[
-            str, tuple[str, int]
-        ] = {}  # the same, of requests that are counted in the other one
+        self._clock = clock
+        self._keeper = ""  # the process that has counted what is in `_passed`
+        self._passed = LocalCounter(clock)  # through this worker, counted by that process
+        self._alone = LocalCounter(clock)  # through this worker, and no other process knows it
+        self._there: dict[str, tuple[str, Verdict]] = {}  # what runs, in `_passed`
+        self._mine: dict[str, tuple[str, Verdict]] = {}  # what runs, in `_alone`
+        self._others: dict[
+            str, tuple[float, Used]
+        ] = {}  # by tenant, what passed through others, and as of when
         self._away = False
         self.workers = 1  # last seen
 
@@ -112,31 +57,70 @@ class WorkerCounter:
             raise
         self._back()
         self.workers, over, *rest = answer
+        verdict = Verdict(tuple(over), *rest)
         if not over:
-            self._there[request] = (tenant, tokens)
-        return Verdict(tuple(over), *rest)
-
-    async def resume(self, connection: Connection) -> None:
-        """Tell a process that has counted nothing of this one yet what runs here, before anything else is asked."""
-        for request, (tenant, tokens, verdict) in self._mine.items():
-            self._alone.settle(tenant, request, verdict, 0)
-            self._there[request] = (tenant, tokens)
-        self._mine.clear()
-        running = [(tenant, request, tokens) for request, (tenant, tokens) in self._there.items()]
-        if not running:
-            return
-        await connection.call("limits.resume", running)
-        for _, request, _ in running:
-            if request not in self._there:  # it has ended meanwhile, when nobody could be told
-                connection.tell("limits.settle", request, 0)
+            self._there[request] = (tenant, self._passed.entered(tenant, request, tokens))
+        running = self._others.get(tenant, (0.0, NOTHING))[1].running
+        mine = self._through_here(tenant)
+        self._learn(tenant, Used(verdict.requests, verdict.tokens, mine.running + running))
+        return verdict
 
     def settle(self, tenant: str, request: str, verdict: Verdict, tokens: int) -> None:
         """A request has ended."""
-        if self._mine.pop(request, None) is not None:
-            self._alone.settle(tenant, request, verdict, tokens)
-        else:
-            self._there.pop(request, None)
-            self._link.tell("limits.settle", request, tokens)
+        if (found := self._mine.pop(request, None)) is not None:
+            self._alone.settle(tenant, request, found[1], tokens)
+            return
+        if (found := self._there.pop(request, None)) is not None:
+            self._passed.settle(tenant, request, found[1], tokens)
+        self._link.tell("limits.settle", request, tokens)
+
+    def used(self, totals: Sequence[Total]) -> None:
+        """What all workers use, as the process that counts says now and then."""
+        now = self._clock()
+        for tenant, *used in totals:
+            self._learn(tenant, Used(*used))
+        self._others = {name: known for name, known in self._others.items() if now < known[0] + LASTS}
+
+    async def resume(self, connection: Connection) -> None:
+        """Tell a process that may have counted nothing yet what was used, before anything else is asked."""
+        name = await connection.call("limits.name")
+        anew, self._keeper = name != self._keeper, ""
+        alone, _ = self._take_alone()
+        runs = self._told(self._there)  # whatever it knew of those ended with the connection before
+        passed = self._parts(self._passed if anew else alone)
+        totals: list[Total] = []
+        for tenant in {*self._passed.books, *self._others} if anew else ():
+            known = self._known(tenant)
+            if known != NOTHING:
+                totals.append((tenant, known.requests, known.tokens, known.running))
+        await connection.call("limits.resume", runs, passed, totals)
+        self._keeper = name
+        for _, request, _ in runs:
+            if request not in self._there:  # it has ended meanwhile, when nobody could be told
+                connection.tell("limits.settle", request, 0)
+
+    def _take_alone(self) -> tuple[LocalCounter, dict[str, tuple[str, Verdict]]]:
+        """What the process that counts is told of now, so that it is kept as counted there; and what runs of it."""
+        now, alone, runs = self._clock(), self._alone, self._mine
+        for tenant, book in alone.books.items():
+            mine = self._passed.book(tenant)
+            mine.requests.merge(now, book.requests.parts(now))
+            mine.tokens.merge(now, book.tokens.parts(now))
+            mine.running |= book.running
+        self._there |= runs
+        self._alone, self._mine = LocalCounter(self._clock), {}
+        return alone, runs
+
+    def _told(self, runs: Mapping[str, tuple[str, Verdict]]) -> list[Runs]:
+        now = int(self._clock())
+        return [(tenant, request, now - verdict.second) for request, (tenant, verdict) in runs.items()]
+
+    def _parts(self, counter: LocalCounter) -> list[Passed]:
+        now = self._clock()
+        found = (
+            (name, book.requests.parts(now), book.tokens.parts(now)) for name, book in counter.books.items()
+        )
+        return [each for each in found if each[1] or each[2]]
 
     def _judged_here(
         self, tenant: str, limits: TenantLimits, request: str, tokens: int, error: RpcError
@@ -147,12 +131,41 @@ class WorkerCounter:
             log.error(
                 "WHAT WORKERS SHARE IS AWAY: this one keeps to its share of limits", extra={"fields": fields}
             )
-        verdict = self._alone.judged(tenant, share(limits, self.workers), request, tokens)
+        known = self._known(tenant)
+        part = left(limits, known, self.workers)
+        verdict = self._alone.judged(tenant, part, request, tokens)
         if not verdict.over:
-            self._mine[request] = (tenant, tokens, verdict)
-        return verdict
+            self._mine[request] = (tenant, verdict)
+        return _of_all(verdict, limits, part)
+
+    def _known(self, tenant: str) -> Used:
+        """What all workers used, as far as that is known here, but for what passed here since nobody counts."""
+        at, others = self._others.get(tenant, (0.0, NOTHING))
+        return self._through_here(tenant) + (others if self._clock() < at + LASTS else NOTHING)
+
+    def _through_here(self, tenant: str) -> Used:
+        now, book = self._clock(), self._passed.book(tenant)
+        return Used(book.requests.used(now), book.tokens.used(now), len(book.running))
+
+    def _learn(self, tenant: str, used: Used) -> None:
+        self._others[tenant] = (self._clock(), used - self._through_here(tenant))
 
     def _back(self) -> None:
         if self._away:
             self._away = False
             log.warning("what workers share is back: limits count for all of them again")
+            alone, runs = self._take_alone()  # that came while it did not answer
+            self._link.tell("limits.resume", self._told(runs), self._parts(alone), [])
+
+
+def _of_all(verdict: Verdict, limits: TenantLimits, part: TenantLimits) -> Verdict:
+    """As if counted of the whole limit: what is left of it is what is left of the part."""
+
+    def used(limit: int | None, of: int | None, number: int) -> int:
+        return number if limit is None or of is None else max(0, limit - of + number)
+
+    return replace(
+        verdict,
+        requests=used(limits.requests_per_minute, part.requests_per_minute, verdict.requests),
+        tokens=used(limits.tokens_per_minute, part.tokens_per_minute, verdict.tokens),
+    )

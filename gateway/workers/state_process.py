@@ -17,8 +17,8 @@ from engine_adapters.rpc.service import Call, Service
 from gateway.settings import CanonSettings
 from gateway.telemetry.figures import Family
 from gateway.workers.fallen import Fallen
+from gateway.workers.limits_keeper import LimitsKeeper
 from gateway.workers.seat import Seat
-from gateway.workers.shared_limits import LimitsKeeper
 from gateway.workers.shared_prediction import PredictionKeeper
 from gateway.workers.shared_routing import RoutingKeeper
 

@@ -120,6 +120,7 @@ class WorkerFront:
         self.memory: MemoryStore | None = self._memory
         counter = WorkerCounter(self._others.link)
         self._others.greetings.append(counter.resume)
+        self._others.offer("limits.used", counter.used)
         self.counter: WorkerCounter | None = counter
         self.router = shared_router(self._others.link, listens=self.leader)
         self._publishing: asyncio.Task[None] | None = None

@@ -1,6 +1,7 @@
 """One of four workers is killed under load: the others' streams go on, limits stay exact, and figures add up."""
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -84,17 +85,16 @@ class Stream(threading.Thread):
 
 
 @pytest.fixture
-def four(tmp_path: Path) -> Iterator[tuple[Server, Engine]]:
+def four(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[tuple[Server, Engine]]:
     engine = Engine()
+    limits = getattr(request, "param", {"concurrency": MOST})
     with ExitStack() as stack:
         url = stack.enter_context(fake_engine(engine.script)).url
         config = {
             "engines": [{"kind": "openai", "name": "fake", "url": url, "models": [MODEL]}],
             "server": {"workers": 4, "port": 0},
             "ledger": {"url": str(tmp_path / "ledger.db")},
-            "tenants": [
-                {"name": "red", "keys": [hash_of(KEY["authorization"][7:])], "limits": {"concurrency": MOST}}
-            ],
+            "tenants": [{"name": "red", "keys": [hash_of(KEY["authorization"][7:])], "limits": limits}],
         }
         file = tmp_path / "kvgate.yaml"
         file.write_text(yaml.safe_dump(config))
@@ -155,3 +155,27 @@ def test_a_worker_that_is_killed_takes_its_own_streams_and_slots_alone(four: tup
     for each in last:
         each.join()
     assert all(each.clean for each in last)
+
+
+@pytest.mark.parametrize("four", [{"requests_per_minute": 20}], indirect=True)
+def test_nobody_has_a_limit_anew_because_what_counts_was_killed(four: tuple[Server, Engine]) -> None:
+    """Nor is it the machine's speed that counts: only what certainly passed within one minute is too much."""
+    server, _ = four
+    passed: list[tuple[float, float]] = []  # when each was asked and answered
+
+    def ask(count: int) -> None:
+        for _ in range(count):
+            began = time.monotonic()
+            if statuses(server, 1) == [200]:
+                passed.append((began, time.monotonic()))
+
+    ask(60)  # on connections of their own, to whichever worker: each has heard that there is no more
+    before = len(passed)
+    server.kill("state")
+    ask(60)
+    server.is_back("state", 2)
+    server.comes_to("kvgate_workers", 4)
+    ask(60)
+    assert before >= 20
+    for begin, _ in passed:
+        assert sum(begin <= asked and answered <= begin + 60 for asked, answered in passed) <= 20

@@ -46,6 +46,31 @@ def test_after_the_wait_there_is_room_and_a_little_before_there_is_none(
     assert not counter.judged("a", limits, "in time", tokens).over
 
 
+@given(steps=Steps, others=Steps, offset=st.integers(0, 1000))
+def test_what_is_told_to_a_window_with_another_clock_counts_there_as_long(
+    steps: list[tuple[float, int]], others: list[tuple[float, int]], offset: int
+) -> None:
+    one, two = filled(steps, 1000.25), filled(others, 1000.25 + offset)
+    here, there = 1060.25, 1060.25 + offset
+    alone = Window()
+    alone.merge(there, one.parts(here))
+    apart = Window()
+    apart.merge(there, two.parts(there))
+    two.merge(there, one.parts(here))
+    for later in (0, 7, 30, 59, 60, LASTS):
+        assert two.used(there + later) == alone.used(there + later) + apart.used(there + later)
+        assert alone.used(there + later) == one.used(here + later)
+    assert two.total == 0
+
+
+def filled(steps: list[tuple[float, int]], begins: float) -> Window:
+    window = Window()
+    for wait, amount in steps[:20]:
+        begins += wait / 10
+        window.add(begins, amount)
+    return window
+
+
 @given(steps=Steps)
 def test_what_is_given_back_is_never_more_than_was_added(steps: list[tuple[float, int]]) -> None:
     window, now = Window(), 1000.0
