@@ -1,6 +1,5 @@
 """The facade: one prefix cache over a block pool, a prefix index and an eviction policy."""
 
-import logging
 import time
 from collections.abc import Callable, Mapping
 from threading import Lock
@@ -20,28 +19,21 @@ from cache_core.eviction import (
 )
 from cache_core.eviction.policy import Lookup
 from cache_core.eviction.retention import Retention
-from cache_core.eviction.shares import Shares, root_of
+from cache_core.eviction.shares import Shares
+from cache_core.evictor import Evictor, Spill
 from cache_core.in_flight import InFlight, InFlightTable
 from cache_core.integrity import check
 from cache_core.lease import Lease
 from cache_core.metrics import CacheObserver, NullObserver, TierName
-from cache_core.node import Node, Root
 from cache_core.prefix_index import PrefixIndex
-from cache_core.residency import BITS, Bits, Kept, bits_of, noted, warmest
+from cache_core.residency import BITS, Bits, Kept, bits_of, noted
 from cache_core.stats import CacheStats, Counters
 from cache_core.tick_times import TickTimes
 from cache_core.tokens import Tokens, as_tokens
 
-log = logging.getLogger(__name__)
-
 CopyBlocks = Callable[
     [Blocks, Blocks], None
 ]  # (from, to): copies whole blocks' bytes, called under the cache's lock
-
-
-Spill = Callable[
-    [str, Tokens, Blocks], None
-]  # (scope, tokens, blocks): a whole path whose end is about to go
 
 
 class PrefixCache:
@@ -72,8 +64,6 @@ class PrefixCache:
         self._policy = Retention(ranking, limits, clock, self._shares)
         self._policy.bind(pool.num_blocks, pool.block_size)
         self._copy_blocks = copy_blocks
-        self._spill: Spill | None = None
-        self._kept: dict[TierName, Kept] = {}
         self._index = PrefixIndex(pool.block_size)
         self._compactor = Compactor(pool, self._index, self._copy)
         self._in_flight = InFlightTable(pool.block_size)
@@ -85,6 +75,9 @@ class PrefixCache:
         self._observer = observer or NullObserver()
         self._version = 0
         self._counters = Counters()
+        self._evictor = Evictor(
+            pool, self._index, self._policy, self._shares, self._ticks, self._observer, self._count_evicted
+        )
 
     @property
     def version(self) -> int:
@@ -155,7 +148,7 @@ class PrefixCache:
 
     def lies_over(self, kept: Mapping[TierName, Kept]) -> None:
         """These tiers are below: whether each still has what it had at a moment. Asked under the cache's lock."""
-        self._kept = dict(kept)
+        self._evictor.kept = dict(kept)
 
     def found_below(
         self, tokens: Tokens, scope: str, tier: TierName, moment: int, first: int = 0, last: int | None = None
@@ -166,7 +159,7 @@ class PrefixCache:
         """
         tokens = as_tokens(tokens)
         last = len(tokens) // self.block_size if last is None else last
-        kept = self._kept.get(tier)
+        kept = self._evictor.kept.get(tier)
         if kept is None:
             return
         with self._lock:
@@ -187,13 +180,15 @@ class PrefixCache:
         tokens = as_tokens(tokens)
         with self._lock:
             path = self._index.path(scope, tokens)
-            parts = [bits_of(node.resident, node.num_blocks, self._kept)[:blocks] for node, blocks in path]
+            parts = [
+                bits_of(node.resident, node.num_blocks, self._evictor.kept)[:blocks] for node, blocks in path
+            ]
         return np.concatenate([np.empty(0, dtype=np.uint8), *parts]) | np.uint8(BITS["device"])
 
     def measured(self, costs: MeasuredCosts) -> None:
         """What it takes to have a block again; the eviction policy may want to know."""
         with self._lock:
-            self._policy.measured(costs, self._lies_in)
+            self._policy.measured(costs, self._evictor.lies_in)
 
     def spill_to(self, spill: Spill | None) -> None:
         """Before blocks are evicted, show them to `spill`, which may copy their bytes; None: to nobody.
@@ -201,7 +196,7 @@ class PrefixCache:
         It gets the whole path, so that parents can be copied before their children. It is called under the cache's
         lock, on whoever's thread needs the room: it must be quick and not call the cache.
         """
-        self._spill = spill
+        self._evictor.spill = spill
 
     def evict(self, n: int, spill: Spill | None = None) -> int:
         """Free up to `n` cached blocks that no lease pins, in the policy's order; says how many.
@@ -209,7 +204,7 @@ class PrefixCache:
         They are shown to `spill` first, or, without one, to that of `spill_to`.
         """
         with self._lock:
-            return self._evict(n, spill)
+            return self._evictor.evict(n, spill)
 
     def prune(self) -> int:
         """For idle time: forget branches that were not used within their time to live; says how many blocks.
@@ -217,9 +212,7 @@ class PrefixCache:
         Down to where somebody else's prefix ends. They are copied nowhere.
         """
         with self._lock:
-            freed = sum(self._prune(leaf) for leaf in self._policy.expired())
-            self._count_evicted(freed)
-            return freed
+            return self._evictor.prune()
 
     def compact(self, limit: int = 8) -> bool:
         """For idle time: move up to `limit` blocks that no lease pins, so that prefixes and free room lie together.
@@ -235,7 +228,7 @@ class PrefixCache:
     def flush(self, scope: str | None = None) -> int:
         """Forget every cached block that no lease pins, of one scope or all; says how many."""
         with self._lock:
-            return self._forget(self._index.leaves(scope))
+            return self._evictor.forget(self._index.leaves(scope))
 
     def purge(self, scope: str) -> int:
         """Forget a scope for good; says how many blocks were freed at once.
@@ -251,7 +244,7 @@ class PrefixCache:
             return sum(self._purge(root.scope) for root in self._index.roots())
 
     def _purge(self, scope: str) -> int:
-        freed = self._forget(self._index.leaves(scope))
+        freed = self._evictor.forget(self._index.leaves(scope))
         root = self._index.detach(scope)
         if root is not None:
             self._shares.forget(root)
@@ -375,7 +368,7 @@ class PrefixCache:
             self._ticks.note(self._now)
             if lease.root.detached:
                 self._index.unpin(lease.node, self._now)
-                self._forget([lease.node])
+                self._evictor.forget([lease.node])
             else:
                 self._remember(lease, hints)
                 self._index.unpin(lease.node, self._now)
@@ -411,84 +404,8 @@ class PrefixCache:
         if short > 0:
             if n > self._available():
                 raise OutOfBlocksError(n, self._available())
-            self._evict(short)
+            self._evictor.evict(short)
         return self._pool.allocate(n, after)
-
-    def _evict(self, n: int, spill: Spill | None = None) -> int:
-        freed, spill = 0, spill or self._spill
-        while freed < n and (node := self._policy.victim()) is not None:
-            above, root = node.parent, root_of(node)
-            taken = min(n - freed, self._policy.tail(node), self._shares.most(root))
-            if spill is not None and not self._lies_below(node, taken):
-                self._show(spill, node)
-            self._policy.evicted(node, taken)
-            self._observer.evicted("device", self._policy.name, taken, self._ticks.age(node.last_access))
-            freed += self._release_end(root, node, taken)
-            if node.evictable:
-                self._policy.offer(node)
-            elif above is not None:
-                self._removed_below(above)
-        self._count_evicted(freed)
-        return freed
-
-    def _prune(self, leaf: Node) -> int:
-        """Forget a leaf, and of what is above it all that was used last with it."""
-        freed, node, root, used = 0, leaf, root_of(leaf), leaf.last_access
-        while node.evictable and node.parent is not None and node.last_access == used:
-            if node is not leaf and node.retained is not None:
-                break
-            above, blocks = node.parent, node.num_blocks
-            self._observer.evicted("device", "ttl", blocks, self._ticks.age(used))
-            freed += self._release_end(root, node, blocks)
-            self._policy.removed(node)
-            node = above
-        self._removed_below(node)
-        return freed
-
-    def _lies_in(self, node: Node) -> TierName | None:
-        return warmest(node.resident, node.num_blocks - 1, self._kept)
-
-    def _lies_below(self, node: Node, taken: int) -> bool:
-        """Whether every tier below is known to have the last blocks of a node."""
-        if node.resident is None or not self._kept:
-            return False
-        bits = bits_of(node.resident, node.num_blocks, self._kept)[-taken:]
-        wanted = sum(BITS[tier] for tier in self._kept)
-        return bool((bits & wanted == wanted).all())
-
-    def _show(self, spill: Spill, node: Node) -> None:
-        """Let what goes be copied. Where that fails, it goes uncopied: whoever needs the room gets it."""
-        try:
-            spill(*self._index.path_tokens(node), self._index.path_blocks(node))
-        except Exception:
-            log.exception("blocks are evicted that could not be copied")
-
-    def _forget(self, leaves: list[Node]) -> int:
-        """Remove evictable leaves, and what becomes a leaf by that."""
-        freed = 0
-        for leaf in leaves:
-            node = leaf
-            root = root_of(leaf)
-            while node.evictable and node.parent is not None:
-                above = node.parent
-                freed += self._release_end(root, node, node.num_blocks)
-                self._policy.removed(node)
-                node = above
-            self._removed_below(node)
-        self._count_evicted(freed)
-        return freed
-
-    def _release_end(self, root: Root, node: Node, taken: int) -> int:
-        """Take blocks off the end of a leaf in the tree of `root`; says how many."""
-        blocks = self._index.trim(node, taken)
-        self._shares.shrank(root, len(blocks))
-        return self._pool.release(blocks)
-
-    def _removed_below(self, node: Node) -> None:
-        """A child of `node` is gone: it may be evictable now, or joined with its last child."""
-        if node.evictable:
-            self._policy.offer(node)
-        self._index.removed_below(node)
 
     def _count_evicted(self, freed: int) -> None:
         if freed:
