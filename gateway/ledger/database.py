@@ -12,6 +12,7 @@ from sqlalchemy import Connection, Engine, create_engine, delete, event, select
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError, NoSuchModuleError, OperationalError, ProgrammingError
 
+from gateway.ledger import purges
 from gateway.ledger.encoding import COLUMNS, Encoded
 from gateway.ledger.errors import LedgerConfigError
 from gateway.ledger.packs import table as packs
@@ -77,8 +78,11 @@ class Database:
             prepare(connection)
         self._prepared = True
 
-    def write(self, batch: Batch) -> None:
-        """Put a batch in, or find that it is in already. Raises as `prepare`, and nothing of it is in then."""
+    def write(self, batch: Batch) -> int:
+        """Put a batch in, or find that it is in already; how many of its rows stayed out, of forgotten tenants.
+
+        Raises as `prepare`, and nothing of it is in then.
+        """
         if self._path is not None and not self._path.exists():
             # Somebody removed the file: what is written to the old one would be lost without a sign.
             self.close()
@@ -87,19 +91,25 @@ class Database:
         if not self._prepared:
             self.prepare()
         writer, last = self._last
-        given = packs.additions(batch.rows, last if writer == batch.writer else None)
+        last = last if writer == batch.writer else None
+        given = packs.additions(batch.rows, last)
         try:
             with self._engine.begin() as connection:
                 noted = connection.exec_driver_sql(self._note, (batch.writer, batch.number, time.time()))
                 if not noted.rowcount:
-                    return
-                connection.exec_driver_sql(self._insert, list(batch.rows))
-                last = packs.put(connection, given)
+                    return 0
+                rows = purges.kept(batch.rows, purges.marks(connection))
+                if rows is not batch.rows:
+                    given = packs.additions(rows, last)
+                if rows:
+                    connection.exec_driver_sql(self._insert, list(rows))
+                    last = packs.put(connection, given)
         except (OperationalError, ProgrammingError) as error:
             if _other_tables(error):
                 self._prepared = False
             raise
         self._last = batch.writer, last
+        return len(batch.rows) - len(rows)
 
     def prune(self, before: float) -> Iterator[int]:
         """Delete rows that arrived before then, some thousands at a time; yields how many it deleted each time."""
@@ -111,8 +121,15 @@ class Database:
             connection.execute(delete(writers).where(writers.c.seen < before))
             connection.execute(delete(scrapes).where(scrapes.c.at < before))
 
-    def forget(self, tenant: str) -> Iterator[int]:
-        """Delete all rows of a tenant, as `prune`."""
+    def forget(self, tenant: str, at: float | None = None) -> Iterator[int]:
+        """Delete all rows of a tenant, as `prune`. What arrived until `at` stays out from then on, whoever has it.
+
+        `at`: seconds since the epoch; None: now.
+        """
+        if not self._prepared:
+            self.prepare()
+        with self._engine.begin() as connection:
+            purges.mark(connection, tenant, time.time() if at is None else at)
         yield from self._delete(requests.c.tenant == tenant)
         self._keep(lambda connection, behind: packs.keep_others(connection, tenant, behind))
 
@@ -169,7 +186,14 @@ def _engine(url: URL, lock_s: int = _WAIT_S) -> Engine:
                 "options": f"-c statement_timeout={_STUCK_S * 1000} -c timezone=UTC",
                 "application_name": "kvgate",
             }
-            return create_engine(url, connect_args=limits, pool_size=2, pool_recycle=3600)
+            # Each statement has to see what is there by then: marks of purges, read behind a lock.
+            return create_engine(
+                url,
+                connect_args=limits,
+                pool_size=2,
+                pool_recycle=3600,
+                isolation_level="READ COMMITTED",
+            )
         engine = create_engine(url, connect_args={"timeout": lock_s}, pool_size=2)
     except (ImportError, NoSuchModuleError):
         raise LedgerConfigError(

@@ -58,6 +58,8 @@ def _renew(connection: Connection, found: int) -> None:
         packs.rebuild(connection)
         if _has_pieces(connection):
             _empty_pieces(connection)
+    elif _has_pieces(connection):
+        _take_over(connection)
 
 
 def _hold_writers(connection: Connection) -> None:

@@ -14,7 +14,7 @@ from sqlalchemy import (
     Text,
 )
 
-VERSION = 5  # one up with every new column, or new meaning of one: see `preparing`
+VERSION = 6  # one up with every new column, or new meaning of one: see `preparing`
 
 metadata = MetaData()
 
@@ -91,6 +91,14 @@ writers = Table(
         "batch", BigInteger, nullable=False
     ),  # the last one that is in: a repeated one is not written twice
     Column("seen", Float(53), nullable=False),  # when, seconds since the epoch
+)
+
+# Tenants that were forgotten: rows of what arrived until then are not put in any more, whoever has them still.
+purges = Table(
+    "purges",
+    metadata,
+    Column("tenant", Text, primary_key=True),
+    Column("at", Float(53), nullable=False),  # the last time, seconds since the epoch
 )
 
 # What engines counted themselves, from time to time: what the sums of requests are compared with.

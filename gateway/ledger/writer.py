@@ -47,6 +47,7 @@ class WriterCounts:
     written: int = 0
     dropped: int = 0  # the queue was full, or the process ended before the database took them
     rejected: int = 0  # the database would not have this very row
+    forgotten: int = 0  # of a tenant that was purged since they arrived
     retries: int = 0  # batches that were tried again
     pruned: int = 0  # old rows that retention deleted
     waiting: int = 0
@@ -77,6 +78,7 @@ class LedgerWriter(LedgerSink):
         self._id = uuid.uuid4().hex
         self._number = 0
         self._dropped = self._written = self._rejected = self._retries = self._pruned = self._in_hand = 0
+        self._forgotten = 0
         self._ended = 0  # rows that are in the database, or were given up
         self._failing: str | None = None
         self._shedding = False  # since the queue was full, until rows are written again
@@ -140,7 +142,14 @@ class LedgerWriter(LedgerSink):
         """What became of rows so far; may be called from any thread."""
         waiting = len(self._queue) + self._in_hand
         return WriterCounts(
-            self._written, self._dropped, self._rejected, self._retries, self._pruned, waiting, self._failing
+            self._written,
+            self._dropped,
+            self._rejected,
+            self._forgotten,
+            self._retries,
+            self._pruned,
+            waiting,
+            self._failing,
         )
 
     def _run(self) -> None:
@@ -188,13 +197,14 @@ class LedgerWriter(LedgerSink):
         batch, pause = Batch(self._id, self._number, rows), self._settings.first_retry_s
         while True:
             try:
-                self._database.write(batch)
+                forgotten = self._database.write(batch)
             except (DataError, IntegrityError) as error:
                 return self._write_parts(rows, error)
             except (SQLAlchemyError, LedgerError, OSError) as error:
                 self._failed(error)
             else:
-                self._written += len(rows)
+                self._written += len(rows) - forgotten
+                self._forgotten += forgotten
                 self._works()
                 return True
             if not self._wait(pause):

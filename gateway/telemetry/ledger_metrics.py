@@ -26,7 +26,7 @@ def ledger_families(ledger: LedgerSink) -> list[Metric]:
     rows = CounterMetricFamily(
         "kvgate_ledger_rows", "Rows by what became of them; dropped ones are lost.", labels=("fate",)
     )
-    for fate in ("written", "dropped", "rejected", "pruned"):
+    for fate in ("written", "dropped", "rejected", "forgotten", "pruned"):
         rows.add_metric([fate], getattr(counts, fate))
     return [
         rows,

@@ -26,15 +26,16 @@ class Flaky(Database):
         self.fails = fails
         self.closed = 0
 
-    def write(self, batch: Batch) -> None:
+    def write(self, batch: Batch) -> int:
         fate = next(self.fails, "")
         if fate == "unforeseen":
             raise RuntimeError(fate)
         if fate == "before":
             raise OperationalError("INSERT", (), Exception("database is locked"))
-        super().write(batch)
+        forgotten = super().write(batch)
         if fate == "behind":
             raise OperationalError("COMMIT", (), Exception("connection lost"))
+        return forgotten
 
 
 def ids(database: Database) -> list[str]:
@@ -138,10 +139,10 @@ class Endless(Database):
     writer: LedgerWriter
     number = 1000
 
-    def write(self, batch: Batch) -> None:
+    def write(self, batch: Batch) -> int:
         self.number += 1
         self.writer.put(row(self.number))
-        super().write(batch)
+        return super().write(batch)
 
 
 def test_it_settles_though_rows_never_cease_to_come(url: URL) -> None:

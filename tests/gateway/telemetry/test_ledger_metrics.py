@@ -8,7 +8,7 @@ from tests.gateway.scripted_engine import MODEL
 from tests.gateway.telemetry.scraped import scrape
 from tests.waiting import wait_until
 
-FATES = {"written", "dropped", "rejected", "pruned"}
+FATES = {"written", "dropped", "rejected", "forgotten", "pruned"}
 
 
 def test_rows_are_counted_by_what_became_of_them(tmp_path: Path) -> None:
