@@ -10,6 +10,7 @@ from canon.errors import CanonError
 from gateway.config.build import ledger_of, load_of, sglang_options
 from gateway.config.engines import EmbeddedEngine, SGLangProcessEngine
 from gateway.config.errors import ConfigError
+from gateway.config.extras import need
 from gateway.config.model import Config
 from gateway.ledger.database import check_driver
 from gateway.ledger.errors import LedgerConfigError
@@ -25,6 +26,8 @@ def checks_at_start(config: Config, environ: Mapping[str, str]) -> Iterator[Call
     yield partial(load_of, config, environ)
     for place, engine in enumerate(config.engines):
         if isinstance(engine, EmbeddedEngine):
+            if engine.store is not None:  # also where the engine itself lacks something
+                yield partial(engine.store.shared, f"engines[{place}].store", environ)
             yield partial(_check_model, engine, f"engines[{place}]")
             yield partial(_check_template, engine, f"engines[{place}]")
         elif isinstance(engine, SGLangProcessEngine):
@@ -50,6 +53,8 @@ def _check_ledger(config: Config, environ: Mapping[str, str]) -> None:
     try:
         url = ledger_url(ledger_of(config), environ)
         if url is not None:
+            if url.drivername != "sqlite":
+                need("ledger.url", "postgres")
             check_driver(url)
     except LedgerConfigError as error:
         raise ConfigError(f"ledger.url: {error}") from None

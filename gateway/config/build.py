@@ -32,6 +32,7 @@ from gateway.config.engines import (
     SGLangProcessEngine,
 )
 from gateway.config.errors import ConfigError
+from gateway.config.extras import lacking, need
 from gateway.config.isolation import must_salt
 from gateway.config.model import Config
 from gateway.config.replicas import addresses_of
@@ -53,6 +54,7 @@ from gateway.routing.router import Router
 from gateway.served import Load
 from gateway.settings import MIB, CanonSettings, GatewaySettings
 from gateway.sglang_native.engine import SGLangNativeEngine
+from gateway.telemetry.otel.options import OtelOptions, OtelOptionsError, otel_options
 from gateway.tenants.authenticator import OPEN, Authenticator
 
 _GIB = 1024 * MIB
@@ -288,9 +290,7 @@ def load_of(config: Config, environ: Mapping[str, str]) -> Load | None:
     if isinstance(local, SGLangProcessEngine):
         return partial(start_sglang, sglang_options(local))
     if missing := missing_packages():
-        raise ConfigError(
-            f"engines: the embedded engine needs {', '.join(missing)}: pip install 'kvgate[embedded]'"
-        )
+        raise lacking(_path(config, local), "embedded", missing)
     return partial(load_embedded, embedded_options(local, _path(config, local), environ))
 
 
@@ -334,6 +334,21 @@ def settings_of(config: Config) -> GatewaySettings:
         metrics=config.admin is None or config.admin.metrics == "both",
     )
     return config.clients.over(settings)
+
+
+def otel_of(config: Config, environ: Mapping[str, str]) -> OtelOptions | None:
+    """What is sent by OpenTelemetry; None: nothing.
+
+    Raises:
+        ConfigError: what the environment asks for does not exist, or packages for the file's endpoint are missing.
+    """
+    try:
+        options = otel_options(environ, config.otlp_endpoint)
+    except OtelOptionsError as error:
+        raise ConfigError(str(error)) from error
+    if options is not None and config.otlp_endpoint is not None:
+        need("otlp_endpoint", "otel")
+    return options
 
 
 def shared_of(config: Config, environ: Mapping[str, str]) -> Callable[[], Shared]:

@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 
 from engine_adapters.embedded.cold_config import ColdCoding, SharedStore
 from gateway.config.base import ConfigModel
+from gateway.config.extras import need
 from gateway.config.secret_ref import SecretRef
 
 Size = Annotated[float, Field(gt=0, le=1 << 20)]  # GiB
@@ -48,6 +49,8 @@ class StoreConfig(ConfigModel):
 
     def shared(self, path: str, environ: Mapping[str, str]) -> SharedStore:
         """As the engine takes it; raises ConfigError, which names `path`."""
+        if self.mooncake is not None:
+            need(f"{path}.mooncake", "mooncake")
         return SharedStore(
             self.secret.strong(f"{path}.secret", environ),
             self.folder,

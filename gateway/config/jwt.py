@@ -1,6 +1,5 @@
 """`jwt:` in the configuration file."""
 
-import importlib.util
 from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated, Literal
@@ -9,7 +8,7 @@ from pydantic import Field, model_validator
 
 from gateway.config.base import ConfigModel
 from gateway.config.engines import Name
-from gateway.config.errors import ConfigError
+from gateway.config.extras import need
 from gateway.config.one_or_many import OneOrMany
 from gateway.tenants.json_web_keys import JsonWebKeys
 from gateway.tenants.keyed import TokenVerifier
@@ -44,9 +43,7 @@ class JwtConfig(ConfigModel):
 
     def verifier(self) -> TokenVerifier:
         """Who judges tokens; raises ConfigError where packages are missing."""
-        missing = [name for name in ("jwt", "cryptography") if importlib.util.find_spec(name) is None]
-        if missing:
-            raise ConfigError("jwt: tokens need PyJWT: pip install 'kvgate[jwt]'")
+        need("jwt", "jwt")
         from gateway.tenants.tokens import ALGORITHMS, TokenRules, Tokens
 
         rules = TokenRules(

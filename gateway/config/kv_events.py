@@ -1,12 +1,11 @@
 """`kv_events:` of an engine: where its replicas publish what they cache."""
 
-import importlib.util
 from typing import Annotated
 
 from pydantic import Field, field_validator, model_validator
 
 from gateway.config.base import ConfigModel
-from gateway.config.errors import ConfigError
+from gateway.config.extras import need
 from gateway.kv_events.options import KvEventOptions
 
 _ADDRESS = (
@@ -43,8 +42,7 @@ class KvEventsConfig(ConfigModel):
 
     def options(self, path: str, kind: str = "") -> KvEventOptions:
         """The same; raises ConfigError, which names `path`, where the package is missing."""
-        if importlib.util.find_spec("zmq") is None:
-            raise ConfigError(f"{path}: it needs the pyzmq package: pip install 'kvgate[events]'")
+        need(path, "events")
         endpoint = self.endpoint or f"tcp://{{host}}:{self.port}"
         replay = self.replay_endpoint or (
             None if self.replay_port is None else f"tcp://{{host}}:{self.replay_port}"

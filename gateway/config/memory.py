@@ -1,13 +1,12 @@
 """`memory:` in the configuration file."""
 
-import importlib.util
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from pydantic import Field
 
 from gateway.config.base import ConfigModel
-from gateway.config.errors import ConfigError
+from gateway.config.extras import need
 from gateway.config.secret_ref import SecretRef
 from gateway.settings import CanonSettings
 
@@ -26,6 +25,5 @@ class MemoryConfig(ConfigModel):
         """The secret; None: nothing is encrypted. Raises ConfigError where it cannot be used."""
         if self.secret is None:
             return None
-        if importlib.util.find_spec("cryptography") is None:
-            raise ConfigError("memory.secret: it needs the cryptography package: pip install 'kvgate[redis]'")
+        need("memory.secret", "redis", "cryptography")
         return self.secret.strong("memory.secret", environ)

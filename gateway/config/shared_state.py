@@ -1,6 +1,5 @@
 """`redis:` in the configuration file."""
 
-import importlib.util
 from collections.abc import Mapping
 from typing import Annotated
 from urllib.parse import urlsplit
@@ -8,7 +7,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, field_validator
 
 from gateway.config.base import ConfigModel
-from gateway.config.errors import ConfigError
+from gateway.config.extras import need
 from gateway.config.secret_ref import SecretRef
 from gateway.shared_state.options import PREFIX, RedisOptions
 
@@ -39,7 +38,6 @@ class RedisConfig(ConfigModel):
 
     def options(self, environ: Mapping[str, str]) -> RedisOptions:
         """How to reach it; raises ConfigError where the password or the package is missing."""
-        if importlib.util.find_spec("redis") is None:
-            raise ConfigError("redis: it needs the redis package: pip install 'kvgate[redis]'")
+        need("redis", "redis", "redis")
         password = None if self.password is None else self.password.read("redis.password", environ)
         return RedisOptions(self.url, password, self.prefix, self.timeout_ms / 1000)

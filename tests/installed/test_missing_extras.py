@@ -1,12 +1,15 @@
 """What an install lacks is named with the extra that brings it, and never a traceback."""
 
 import json
+from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 from packaging.utils import canonicalize_name
 
+from gateway.config.extras import PACKAGES
 from gateway.ledger import Database
 from gateway.ledger.place import ledger_url
 from tests.installed.closure import distributions, image_extras, requirements
@@ -16,14 +19,27 @@ from tests.output_tokenizers import byte_tokenizer
 OPENAI = {"kind": "openai", "name": "up", "replicas": ["http://127.0.0.1:9"], "models": ["m"]}
 REDIS = {"url": "redis://127.0.0.1:1/0"}
 TOKENS = {"issuer": "https://login.example.com", "audience": "kvgate", "jwks_file": "keys.json"}
-ASKED: dict[str, tuple[str, dict[str, Any]]] = {
-    "embedded": ("embedded", {"engines": [{"kind": "embedded"}]}),
-    "redis": ("redis", {"redis": REDIS}),
-    "directory": ("redis", {"redis": REDIS, "directory": {}}),
-    "memory": ("redis", {"redis": REDIS, "memory": {"store": "redis", "secret": {"env": "SECRET"}}}),
-    "jwt": ("jwt", {"tenants": [{"name": "alice"}], "jwt": TOKENS}),
-    "postgres": ("postgres", {"ledger": {"url": "postgresql://kvgate@127.0.0.1:1/kvgate"}}),
+STORE = {"mooncake": "127.0.0.1:1", "secret": {"env": "SECRET"}}
+# What a configuration has, the key that needs an extra, and which.
+ASKED: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "embedded": ("engines[0]", "embedded", {"engines": [{"kind": "embedded"}]}),
+    "mooncake": (
+        "engines[0].store.mooncake",
+        "mooncake",
+        {"engines": [{"kind": "embedded", "host_cache_gib": 1, "store": STORE}]},
+    ),
+    "redis": ("redis", "redis", {"redis": REDIS}),
+    "directory": ("redis", "redis", {"redis": REDIS, "directory": {}}),
+    "memory": (
+        "memory.secret",
+        "redis",
+        {"redis": REDIS, "memory": {"store": "redis", "secret": {"env": "SECRET"}}},
+    ),
+    "jwt": ("jwt", "jwt", {"tenants": [{"name": "alice"}], "jwt": TOKENS}),
+    "otel": ("otlp_endpoint", "otel", {"otlp_endpoint": "http://127.0.0.1:4318"}),
+    "postgres": ("ledger.url", "postgres", {"ledger": {"url": "postgresql://kvgate@127.0.0.1:1/kvgate"}}),
     "events": (
+        "engines[0].kv_events",
         "events",
         {"engines": [OPENAI | {"kind": "vllm", "tokenizer": "model", "kv_events": {"port": 5557}}]},
     ),
@@ -44,14 +60,33 @@ def names(install: Installed, extra: str, *arguments: str, **environ: str) -> No
 
 @pytest.mark.parametrize("what", ASKED)
 def test_a_configuration_that_needs_an_extra_names_it(what: str, base: Installed) -> None:
-    extra, config = ASKED[what]
+    key, extra, config = ASKED[what]
     (base.folder / "keys.json").write_text(json.dumps({"keys": []}))
     (base.folder / "model").mkdir()
     byte_tokenizer().save(str(base.folder / "model" / "tokenizer.json"))
     (base.folder / "kvgate.yaml").write_text(json.dumps({"engines": [OPENAI], **config}))
-    names(base, extra, "config", "check", "kvgate.yaml", SECRET="a secret of some thirty-two bytes")
+    secret = "a secret of some thirty-two bytes"
+    done = base.run("config", "check", "kvgate.yaml", SECRET=secret)
+    assert done.returncode == 1, done.stdout
+    said = [line for line in done.stderr.splitlines() if line.startswith(f"Error: {key}: it needs ")]
+    assert any(line.endswith(f": pip install 'kvgate[{extra}]'") for line in said), done.stderr
+    assert all(": it needs " in line for line in done.stderr.splitlines()), done.stderr
     if what in ("embedded", "postgres"):  # the others are one thing for both
         names(base, extra, "serve", "--config", "kvgate.yaml", "--port", "0")
+
+
+@pytest.mark.parametrize("extra", PACKAGES)
+def test_an_extra_is_known_by_all_of_its_packages(extra: str) -> None:
+    wanted = {canonicalize_name(each.name) for each in requirements(extra)} - {"kvgate"}
+    if extra == "jwt":
+        wanted.add("cryptography")  # of pyjwt's own extra
+    assert set(PACKAGES[extra]) == wanted
+    bring = metadata.packages_distributions()
+    for name, module in PACKAGES[extra].items():
+        if find_spec(module.partition(".")[0]) is not None:
+            assert canonicalize_name(name) in {
+                canonicalize_name(each) for each in bring[module.partition(".")[0]]
+            }
 
 
 @pytest.mark.parametrize(

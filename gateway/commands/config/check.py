@@ -8,12 +8,11 @@ from pathlib import Path
 import orjson
 
 from gateway.config.at_start import checks_at_start
-from gateway.config.build import authenticator_of, pool_of, shared_of
+from gateway.config.build import authenticator_of, otel_of, pool_of, shared_of
 from gateway.config.errors import ConfigError
 from gateway.config.load import load_config
 from gateway.config.model import Config
 from gateway.config.secret_ref import secrets_in
-from gateway.telemetry.otel.options import OtelOptionsError, otel_options
 
 
 def run(file: Path | None, environ: Mapping[str, str], *, as_json: bool) -> bool:
@@ -36,15 +35,8 @@ def checks(config: Config, environ: Mapping[str, str]) -> Iterator[Callable[[], 
     yield partial(shared_of, config, environ)
     if config.admin is not None:
         yield partial(config.admin.options, environ)
-    yield partial(_check_otel, config, environ)
+    yield partial(otel_of, config, environ)
     yield from checks_at_start(config, environ)
-
-
-def _check_otel(config: Config, environ: Mapping[str, str]) -> None:
-    try:
-        otel_options(environ, config.otlp_endpoint)
-    except OtelOptionsError as error:
-        raise ConfigError(str(error)) from error
 
 
 def _messages(look: Callable[[], object]) -> tuple[str, ...]:

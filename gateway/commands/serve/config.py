@@ -6,7 +6,7 @@ from pathlib import Path
 
 from gateway.commands.serve.where import Where
 from gateway.config.assemble import Assembly, assembled
-from gateway.config.build import ledger_of, load_of, prompts_of, settings_of, shared_of
+from gateway.config.build import ledger_of, load_of, otel_of, prompts_of, settings_of, shared_of
 from gateway.config.errors import ConfigError
 from gateway.config.load import load_config
 from gateway.config.model import Config
@@ -15,7 +15,6 @@ from gateway.ledger.writer import WriterSettings
 from gateway.logs import configure_logs
 from gateway.reload.last_good import LastGood
 from gateway.reload.reloader import Reloader
-from gateway.telemetry.otel.options import OtelOptions, OtelOptionsError, otel_options
 from gateway.tenants.authenticator import OPEN
 from gateway.workers.launch import Parts, Serving, run
 
@@ -41,7 +40,7 @@ def serve_config(file: Path | None, where: Where, given: Collection[str], enviro
     _check_options(given)
     kept = None if where.seat is None else LastGood(Path(where.seat.plan.folder) / _KEPT)
     config, refused = _newest(file, environ, kept)
-    otel = _otel(config, environ)
+    otel = otel_of(config, environ)
     admin = None if config.admin is None else config.admin.options(environ)
     # A part of a server makes this only where it serves; a server says what is wrong before anything is started.
     first = assembled(config, environ) if where.seat is None else None
@@ -103,10 +102,3 @@ def _serving(
     elif kept is not None:
         kept.keep(first.config)
     return Serving(first.configured, reloader)
-
-
-def _otel(config: Config, environ: Mapping[str, str]) -> OtelOptions | None:
-    try:
-        return otel_options(environ, config.otlp_endpoint)
-    except OtelOptionsError as error:
-        raise ConfigError(str(error)) from error

@@ -89,13 +89,22 @@ def test_an_engine_that_is_all_there_passes(tmp_path: Path, tiny_model: Callable
 def test_missing_packages_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(build, "missing_packages", lambda: ["torch"])
     (message,) = said(tmp_path, "engines: [{kind: embedded}]\n")
-    assert message == "engines: the embedded engine needs torch: pip install 'kvgate[embedded]'"
+    assert message == "engines[0]: it needs torch: pip install 'kvgate[embedded]'"
 
 
 def test_a_ledger_whose_driver_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)
     (message,) = said(tmp_path, f"{FAR}ledger: {{url: 'postgresql://u@127.0.0.1:1/x'}}\n")
-    assert message == "ledger.url: a ledger in PostgreSQL needs psycopg: pip install 'kvgate[postgres]'"
+    assert message == "ledger.url: it needs psycopg: pip install 'kvgate[postgres]'"
+
+
+def test_what_sends_traces_is_looked_for_where_something_is_to_be_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "opentelemetry.sdk", None)
+    file = f"{FAR}otlp_endpoint: 'http://127.0.0.1:4318'\n"
+    assert said(tmp_path, file) == ["otlp_endpoint: it needs opentelemetry-sdk: pip install 'kvgate[otel]'"]
+    assert said(tmp_path, file, {"OTEL_SDK_DISABLED": "true"}) == []
 
 
 def test_nothing_is_written_for_a_check(tmp_path: Path) -> None:
