@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic import AfterValidator, Field, ValidationInfo, WithJsonSchema, field_validator, model_validator
 
 from engine_adapters.reuse.profiles import PROFILES
 from gateway.config.base import ConfigModel
@@ -13,8 +13,9 @@ from gateway.config.kv_events import KvEventsConfig
 from gateway.config.replicas import FoundReplicas, ReplicatedEngine
 from gateway.config.secret_ref import SecretRef
 from gateway.kv_events.options import apart
+from gateway.tenants.names import PATTERN, checked_name
 
-Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
+Name = Annotated[str, AfterValidator(checked_name), WithJsonSchema({"type": "string", "pattern": PATTERN})]
 HostPattern = Annotated[str, Field(pattern=r"^[a-z0-9*?.:_-]{1,253}$")]
 ClientField = Annotated[str, Field(pattern=r"^[A-Za-z0-9_]{1,64}$")]
 # Requests at one replica at once; others wait here, and tenants take turns. None: as many as it takes.

@@ -1,6 +1,5 @@
 """`kvgate keys`: its commands and their options."""
 
-import re
 import sys
 from typing import Annotated
 
@@ -11,7 +10,6 @@ from gateway.commands.refuse import refuse
 
 keys = typer.Typer(help="API keys of tenants. Only their hashes are kept.", no_args_is_help=True)
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _SHORTEST = 16  # characters; a shorter key can be found by trying
 
 
@@ -27,8 +25,7 @@ def new(
     """Make a key. It is shown once; what is to be kept is its line in the file of keys."""
     from gateway.tenants.keys import expiry_of, hash_of, new_key
 
-    if _NAME.fullmatch(tenant) is None:
-        refuse("--tenant: a name has letters, digits and . _ - in it, 64 at most")
+    _check_name(tenant)
     try:
         if expires is not None:
             expiry_of(expires)
@@ -48,12 +45,21 @@ def hash_(
     """Hash a key that is there already, from standard input: what stands on a command line is seen by others."""
     from gateway.tenants.keys import hash_of
 
-    if tenant is not None and _NAME.fullmatch(tenant) is None:
-        refuse("--tenant: a name has letters, digits and . _ - in it, 64 at most")
+    if tenant is not None:
+        _check_name(tenant)
     key = sys.stdin.readline().strip()
     if len(key) < _SHORTEST or not key.isascii() or not key.isprintable() or " " in key:
         refuse(f"a key has {_SHORTEST} characters at least, all of them ASCII, and no space")
     _tell(tenant, hash_of(key), None, None, as_json=json)
+
+
+def _check_name(tenant: str) -> None:
+    from gateway.tenants.names import checked_name
+
+    try:
+        checked_name(tenant)
+    except ValueError as error:
+        refuse(f"--tenant: {error}")
 
 
 def _tell(

@@ -1,5 +1,6 @@
 """What may stand under `tenants:`, and which mixtures of tenants are refused."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,10 @@ from gateway.config.build import authenticator_of
 from gateway.config.environment import Given
 from gateway.config.errors import ConfigError
 from gateway.config.load import check_config
+from gateway.config.schema import schema_text
 from gateway.tenants.authenticator import OPEN
 from gateway.tenants.keys import hash_of
+from gateway.tenants.names import PATTERN, RULE
 from tests.gateway.tenants.people import whose
 
 SECRET = {"SALT": "a secret of some thirty-two bytes"}
@@ -81,9 +84,26 @@ def test_a_key_in_the_clear_is_refused_and_not_repeated() -> None:
     assert "itself" not in said
 
 
-@pytest.mark.parametrize("name", ["", "a/b", "a b", "a@b", ".a", "ä", "a\n", "x" * 65, "unknown"])
-def test_odd_names_are_refused(name: str) -> None:
-    assert refusal([{"name": name, "keys": [HASH]}]).startswith("tenants[0].name: ")
+@pytest.mark.parametrize("name", ["", "a/b", "a b", "a@b", ".a", "a\n", "a\0", "x" * 65])
+def test_odd_names_are_refused_with_what_is_allowed(name: str) -> None:
+    assert refusal([{"name": name, "keys": [HASH]}]) == f"tenants[0].name: {RULE}"
+    assert refusal([{"name": "a", "group": name, "keys": [HASH]}]) == f"tenants[0].group: {RULE}"
+
+
+@pytest.mark.parametrize("name", ["ä", "a\u0308", "Ж", "ａ", "团队", "x\u200b", "1²"])
+def test_letters_beyond_ascii_are_refused_in_words(name: str) -> None:
+    said = refusal([{"name": name, "keys": [HASH]}])
+    assert said == f"tenants[0].name: {RULE}; letters beyond ASCII are in none"
+
+
+def test_the_name_of_requests_without_a_key_is_no_tenant_s() -> None:
+    said = refusal([{"name": "unknown", "keys": [HASH]}])
+    assert said == "tenants[0].name: this name stands for requests without a valid key"
+
+
+def test_an_editor_knows_what_a_name_may_be() -> None:
+    schema = json.loads(schema_text())
+    assert schema["$defs"]["TenantConfig"]["properties"]["name"]["pattern"] == PATTERN
 
 
 @pytest.mark.parametrize(
