@@ -30,16 +30,18 @@ def _table(found: Isolation) -> Table:
     for name in (
         "tier",
         "trials",
-        "owner reused",
-        "other reused",
+        "owner got",
+        "other got",
         "of its own",
         "owner's hits",
         "other's",
         "verdict",
+        "by",
     ):
         table.add_column(name, no_wrap=True)
     for each in found.findings:
-        table.add_row(*_cells(each), Text(each.verdict, style=_STYLES[each.verdict]))
+        verdict = Text(each.verdict, style=_STYLES[each.verdict])
+        table.add_row(*_cells(each), verdict, ", ".join(each.by) or "-")
     return table
 
 
@@ -55,7 +57,8 @@ def _gain(gain: Gain) -> str:
 
 
 def _verdict(found: Isolation) -> Panel:
-    lines = [Text(_VERDICTS[found.verdict])]
+    by = f" By {' and '.join(found.by)}." if found.by else ""
+    lines = [Text(_VERDICTS[found.verdict] + by)]
     lines += [Text(f"{each.tier}: {each.why}") for each in found.findings]
     if found.missing:
         lines.append(Text(f"Asked for, and not reached: {', '.join(found.missing)}."))

@@ -1,21 +1,30 @@
-"""The examination: trials on prefixes just warmed, then on such that newer ones have pushed further down."""
+"""The examination: trials on prefixes just warmed, then on such that newer ones have pushed further down.
+
+What leans towards a leak on any of them is looked at again, with twice the trials.
+"""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
+from string import ascii_lowercase
+from typing import get_args
 
 from engine_adapters.base import Tier
-from gateway.reports.doctor.prober import Prober, Told
+from gateway.reports.doctor.prober import Prober
 from gateway.reports.doctor.prompts import ProbePrompts, text_of
-from gateway.reports.errors import DoctorError
-from gateway.reports.isolation.result import FEWEST, Finding, Isolation, Sharing, baseline, finding_of
-from gateway.reports.isolation.trial import BY_CHANCE, Trial, main_tier
+from gateway.reports.isolation.judging import FEWEST, FEWEST_AGAIN, Trials, findings_of, suspicions_of
+from gateway.reports.isolation.result import Finding, Isolation, Sharing
+from gateway.reports.isolation.tenant import Answer, Tenant
+from gateway.reports.isolation.trial import Trial, baseline, tier_of
 
 _WARM_UPS = 2  # requests of each tenant before anything counts
 _MATES = 3  # trials in which a tenant of the same group asks, too
 _LOOKS = 10  # at most, on the way down in one round
 _ROUNDS = 5  # at most, of prefixes that are pushed down
+_ROUNDS_AGAIN = 3  # the same, to look again at what is suspected
+_CODE = 6  # letters that each prompt begins with, so that no two have more in common than a few of them
+_DOWN: tuple[Tier, ...] = get_args(Tier)  # the warmest first
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,15 +32,34 @@ class Scale:
     """How much it may cost. Every request asks for one token."""
 
     words: int = 1500  # of every prompt; about as many tokens
-    trials: int = 24  # on each tier; as many again where they do not decide
-    fill_tokens: int = 200_000  # about, at most, to push prefixes down to lower tiers
+    trials: int = (
+        24  # on each tier; as many again where they do not decide, twice as many where they make suspicious
+    )
+    fill_tokens: int = 200_000  # about, at most, to push prefixes down to lower tiers; the same to look again
     tiers: tuple[Tier, ...] = ()  # that have to be reached; empty: those that can be
 
     @property
     def requests(self) -> int:
-        """At most; one of each side may be refused for how it names its limit."""
-        down = _ROUNDS * (5 * self.trials + 3 * _LOOKS)
-        return 3 * (_WARM_UPS + 1) + 2 * 4 * self.trials + _MATES + down + -(-self.fill_tokens // self.words)
+        """At most, as long as nothing is suspected; one of each side may be refused for how it names its limit."""
+        return (
+            3 * (_WARM_UPS + 2)
+            + 2 * 5 * self.trials
+            + _MATES
+            + _ROUNDS * self._round(self.trials)
+            + self._fill
+        )
+
+    @property
+    def requests_again(self) -> int:
+        """At most, to look again at what is suspected."""
+        return 5 * 2 * self.trials + _ROUNDS_AGAIN * self._round(2 * self.trials) + self._fill
+
+    @property
+    def _fill(self) -> int:
+        return -(-self.fill_tokens // self.words)
+
+    def _round(self, trials: int) -> int:
+        return 6 * trials + 3 * _LOOKS
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,23 +85,36 @@ class Examination:
     ) -> None:
         self._url = url
         self._sides = sides
+        self._owner = Tenant(sides.owner, sides.owner_salt)
+        self._other = Tenant(sides.other, sides.other_salt, "The second tenant")
+        self._mate = (
+            None if sides.mate is None else Tenant(sides.mate, None, "The tenant of the owner's group")
+        )
         self._scale = scale
         self._prompts = ProbePrompts(seed)
         self._random = Random(f"order {seed}")  # noqa: S311 -- an order, no secret
         self._say = say
-        self._trials: list[Trial] = []
-        self._mates: list[Told] = []
+        self._first: list[Trial] = []
+        self._again: list[Trial] = []  # made after the first ones were looked at
+        self._mates: list[Answer] = []
+        self._top = ""  # the tier on which prefixes are that were just warmed
         self._filled = 0  # tokens
+        self._may_fill = scale.fill_tokens
 
     async def examine(self) -> Isolation:
         """Ask, and judge; raises DoctorError where a tenant gets no answers."""
+        scale = self._scale
         self._say(
-            f"at most {self._scale.requests:,} requests of one token each, {self._scale.words:,} words a prompt: "
-            f"{self._scale.requests * self._scale.words:,} words, and what templates add"
+            f"at most {scale.requests:,} requests of one token each, {scale.words:,} words a prompt: "
+            f"{scale.requests * scale.words:,} words, and what templates add; where something is suspected, "
+            f"{scale.requests_again:,} requests more"
         )
         await self._warm_up()
         await self._just_warmed()
+        tops = Counter(trial.tier(self._base()) or "all" for trial in self._first)
+        self._top = tops.most_common(1)[0][0]
         below = await self._further_down()
+        await self._look_again()
         findings = self._findings()
         reached = {each.tier for each in findings}
         return Isolation(
@@ -81,95 +122,108 @@ class Examination:
             self._sides.owner.model,
             tuple(findings),
             below,
-            tuple(tier for tier in self._scale.tiers if tier not in reached),
+            tuple(tier for tier in scale.tiers if tier not in reached),
             self._sharing(),
             sum(each.requests for each in self._sides.probers),
             sum(each.prompt_tokens for each in self._sides.probers),
         )
 
     async def _warm_up(self) -> None:
-        for _ in range(_WARM_UPS):
-            await self._owner(self._fresh())
-            await self._other(self._fresh())
-            if self._sides.mate is not None:
-                await self._sides.mate.text(self._fresh(), stream=True)
+        for tenant in (self._owner, self._other, self._mate):
+            if tenant is not None:
+                await tenant.get_ready()
+                for _ in range(_WARM_UPS):
+                    await tenant.ask(self._fresh())
 
     async def _just_warmed(self) -> None:
         for look in range(2):
-            for number in range(self._scale.trials):
-                self._tell(f"prefixes just warmed, trial {look * self._scale.trials + number + 1}", number)
-                text = self._fresh()
-                cold = await self._owner(text)
-                self._trials.append(await self._trial(text, cold, owner_last=False))
-            if all(each.verdict != "cannot tell" for each in self._findings()):
+            self._first += await self._trials_just_warmed(self._scale.trials)
+            findings = self._findings()
+            if all(each.verdict != "cannot tell" or each.suspicions for each in findings):
                 return
             if not look:
                 self._say("that does not decide: as many again")
 
-    async def _trial(self, text: str, cold: Told, *, owner_last: bool) -> Trial:
-        """`owner_last`: what the owner asks for comes up from where it was, and the others must ask before."""
-        order = ["other", "other_cold"] + ([] if owner_last else ["warm"])
-        self._random.shuffle(order)
-        told: dict[str, Told] = {}
-        for who in order + (["warm"] if owner_last else []):
-            told[who] = await (
-                self._owner(text) if who == "warm" else self._other(text if who == "other" else self._fresh())
-            )
-        if self._sides.mate is not None and len(self._mates) < _MATES:
-            self._mates.append(await self._sides.mate.text(text, stream=True))
-        return Trial(cold, told["warm"], told["other"], told["other_cold"])
+    async def _trials_just_warmed(self, trials: int) -> list[Trial]:
+        made = []
+        for number in range(trials):
+            self._tell(f"prefixes just warmed, trial {number + 1}", number, trials)
+            text = self._fresh()
+            await self._owner.ask(text)
+            made.append(await self._trial(text, others_first=self._coin()))
+        return made
+
+    async def _trial(self, text: str, *, others_first: bool) -> Trial:
+        """`others_first`: as it has to be where what the owner asks for comes up from where it was."""
+        if others_first:
+            other, other_cold = await self._pair(self._other, text)
+        warm, cold = await self._pair(self._owner, text)
+        if not others_first:
+            other, other_cold = await self._pair(self._other, text)
+        if self._mate is not None and len(self._mates) < _MATES:
+            self._mates.append(await self._mate.ask(text))
+        return Trial(cold, warm, other, other_cold)
+
+    async def _pair(self, tenant: Tenant, text: str) -> tuple[Answer, Answer]:
+        """To the text and to a fresh one, right behind each other; which of them comes first is chance."""
+        fresh = self._fresh()
+        if self._coin():
+            answer = await tenant.ask(text)
+            return answer, await tenant.ask(fresh)
+        cold = await tenant.ask(fresh)
+        return await tenant.ask(text), cold
 
     async def _further_down(self) -> str:
         """Trials on lower tiers, as far down as it goes; why it goes no further."""
-        if self._trials[-1].warm.reuse.by_tier is None:
+        if self._first[-1].warm.told.reuse.by_tier is None:
             return "lower tiers, if there are any: what is reused is not told by tier here"
         for _ in range(_ROUNDS):
-            if self._scale.tiers and not set(self._scale.tiers) - self._done():
+            done = self._done()
+            if self._scale.tiers and not set(self._scale.tiers) - done:
                 return ""
-            kept = [self._fresh() for _ in range(self._scale.trials)]
-            looks = [self._fresh() for _ in range(_LOOKS)]
-            warmed = await self._warmed(kept, looks)
-            if not await self._pushed_down(looks):
+            found = await self._trials_below(done, self._scale.trials)
+            if found is None:
                 break
-            if not await self._on_lower_tiers(kept, warmed):
+            self._first += found
+            if not any(each.tier(self._base()) not in done for each in found):
                 return "lower tiers, if there are any: not even the owner gets anything back from there"
         spent = f"{self._filled:,} tokens of other prompts"
         return f"lower tiers, if there are any: {spent} pushed too little there (--fill-tokens)"
 
-    async def _on_lower_tiers(self, kept: Sequence[str], warmed: Mapping[str, Told]) -> int:
-        """How many of the prefixes were on tiers that were not done when they were asked for."""
-        there, done = 0, self._done()
+    async def _trials_below(self, past: set[str], trials: int) -> list[Trial] | None:
+        """On prefixes that are on none of the tiers `past` any more; None: what may be spent did not do."""
+        kept = [self._fresh() for _ in range(trials)]
+        looks = [self._fresh() for _ in range(_LOOKS)]
+        await self._keep([*kept, *looks])
+        if not await self._pushed_down(looks, past):
+            return None
+        made = []
         for number, text in enumerate(kept):
-            trial = await self._trial(text, warmed[text], owner_last=True)
+            trial = await self._trial(text, others_first=True)
             tier = trial.tier(self._base())
-            self._tell(f"prefixes pushed down, trial {number + 1}: {tier or 'gone'}", number)
+            self._tell(f"prefixes pushed down, trial {number + 1}: {tier or 'gone'}", number, trials)
             if tier is not None:
-                self._trials.append(trial)
-                there += tier not in done
-        return there
+                made.append(trial)
+        return made
 
-    async def _warmed(self, kept: Sequence[str], looks: Sequence[str]) -> dict[str, Told]:
-        """The first answers. Looks lie among the kept, so that they go where those go.
+    async def _keep(self, texts: Sequence[str]) -> None:
+        """The owner's, in random order: looks lie among the kept, so that they go where those go.
 
         Each is asked for twice: what came once only, some caches drop before it gets any further down.
         """
-        self._say(f"{len(kept) + len(looks)} prefixes, to be pushed further down")
-        texts = [*kept, *looks]
-        self._random.shuffle(texts)
-        first: dict[str, Told] = {}
-        for text in texts:
-            first[text] = await self._owner(text)
-            await self._owner(text)
-        return first
+        self._say(f"{len(texts)} prefixes, to be pushed further down")
+        for text in self._random.sample(texts, len(texts)):
+            await self._owner.ask(text)
+            await self._owner.ask(text)
 
-    async def _pushed_down(self, looks: Sequence[str]) -> bool:
-        """Whether prefixes are no more on a tier that is done; False: what may be spent is spent."""
+    async def _pushed_down(self, looks: Sequence[str], past: set[str]) -> bool:
+        """Whether prefixes are past those tiers; False: what may be spent is spent."""
         step = 1
         for text in looks:
-            tier = main_tier((await self._owner(text)).reuse)
-            if tier not in self._done():
+            tier = tier_of(await self._owner.ask(text), self._base())
+            if tier not in past:
                 return True
-            if self._filled >= self._scale.fill_tokens:
+            if self._filled >= self._may_fill:
                 return False
             self._say(f"they are on the {tier}: {step} prompts more")
             await self._fill(step)
@@ -178,48 +232,70 @@ class Examination:
 
     def _done(self) -> set[str]:
         """Tiers with trials enough."""
-        counts = Counter(trial.tier(self._base()) for trial in self._trials)
+        counts = Counter(trial.tier(self._base()) for trial in self._first)
         return {tier for tier, count in counts.items() if tier is not None and count >= FEWEST}
 
     async def _fill(self, prompts: int) -> None:
         for _ in range(prompts):
-            if self._filled >= self._scale.fill_tokens:
+            if self._filled >= self._may_fill:
                 return
-            told = await self._owner(self._fresh())
+            told = (await self._owner.ask(self._fresh())).told
             self._filled += told.prompt or self._scale.words
 
+    async def _look_again(self) -> None:
+        """At tiers that are suspected: twice the trials, of which none had a part in the suspicion."""
+        self._may_fill = self._filled + self._scale.fill_tokens
+        trials = 2 * self._scale.trials
+        rounds = _ROUNDS_AGAIN
+        for tier, suspicions in suspicions_of(self._tiers()).items():
+            said = " and ".join(f"{each.by} (p {each.p:.3f})" for each in suspicions)
+            self._say(f"suspected on {tier} by {said}: {trials} trials more")
+            if tier == self._top:
+                self._again += await self._trials_just_warmed(trials)
+            while tier != self._top and rounds and self._count_again(tier) < FEWEST_AGAIN:
+                rounds -= 1
+                past: set[str] = {*_DOWN[: _DOWN.index(tier)]} if tier in _DOWN else set()
+                found = await self._trials_below(past, trials)
+                if found is None:
+                    break
+                self._again += found
+
+    def _count_again(self, tier: str) -> int:
+        tiers = self._tiers()
+        return len(tiers[tier].again) if tier in tiers else 0
+
     def _base(self) -> int:
-        return (baseline(self._trials) or 0) + BY_CHANCE
+        return baseline([*self._first, *self._again])
+
+    def _tiers(self) -> dict[str, Trials]:
+        base = self._base()
+        tiers: dict[str, tuple[list[Trial], list[Trial]]] = {}
+        for place, trials in enumerate((self._first, self._again)):
+            for trial in trials:
+                tiers.setdefault(trial.tier(base) or "all", ([], []))[place].append(trial)
+        return {tier: Trials(*both) for tier, both in tiers.items()}
 
     def _findings(self) -> list[Finding]:
-        base = self._base()
-        tiers: dict[str, list[Trial]] = {}
-        for trial in self._trials:
-            tiers.setdefault(trial.tier(base) or "all", []).append(trial)
-        found = [finding_of(tier, trials) for tier, trials in tiers.items()]
+        found = findings_of(self._tiers(), self._base())
         # A few that were further down than most of their round say only what they are sure of.
         return [
             each for each in found if each is found[0] or each.trials >= FEWEST or each.verdict == "leaks"
         ]
 
     def _sharing(self) -> Sharing | None:
-        if self._sides.mate is None:
+        if self._mate is None:
             return None
         counts = [each.reused for each in self._mates if each.reused is not None]
-        return Sharing(max(counts), max(counts) > self._base()) if counts else Sharing(None, None)
+        shares = any(each.unexplained(self._base()) for each in self._mates)
+        return Sharing(max(counts), shares) if counts else Sharing(None, None)
 
     def _fresh(self) -> str:
-        return text_of(self._prompts.fresh(self._scale.words))
+        code = "".join(self._random.choices(ascii_lowercase, k=_CODE))
+        return f"{code} {text_of(self._prompts.fresh(self._scale.words - 1))}"
 
-    async def _owner(self, text: str) -> Told:
-        return await self._sides.owner.text(text, stream=True, salt=self._sides.owner_salt)
+    def _coin(self) -> bool:
+        return self._random.random() < 0.5
 
-    async def _other(self, text: str) -> Told:
-        try:
-            return await self._sides.other.text(text, stream=True, salt=self._sides.other_salt)
-        except DoctorError as error:
-            raise DoctorError(f"The second tenant: {error}") from error
-
-    def _tell(self, line: str, number: int) -> None:
-        if number % 6 == 0 or number == self._scale.trials - 1:
+    def _tell(self, line: str, number: int, of: int) -> None:
+        if number % 6 == 0 or number == of - 1:
             self._say(line)

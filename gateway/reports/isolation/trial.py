@@ -1,29 +1,30 @@
-"""One trial: a prefix that nobody has, warmed by one tenant, then asked for by both."""
+"""One trial: a prefix that one tenant has warmed, asked for by both, and a fresh one of each beside it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import exp, log
 
 from engine_adapters.base import ReuseReport, Tier
-from gateway.reports.doctor.prober import Told
 from gateway.reports.isolation.signed_rank import p_value, shift
-
-# Tokens that two prompts of random words may have in common by chance, token by token.
-BY_CHANCE = 8
+from gateway.reports.isolation.tenant import Answer
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """Four answers to prompts of one length; times are to the first token."""
+    """Four answers to prompts of one length, in two pairs. A coin says which of a pair came first.
 
-    cold: Told  # the owner, a fresh prefix
-    warm: Told  # the owner again, the same prefix
-    other: Told  # the other tenant, the owner's prefix
-    other_cold: Told  # the other tenant, a fresh prefix
+    So without a leak the two of a pair could change places, and differences lean neither way, whatever the machine
+    does meanwhile.
+    """
+
+    cold: Answer  # the owner, a fresh prefix
+    warm: Answer  # the owner again, the prefix it has warmed
+    other: Answer  # the other tenant, the owner's prefix
+    other_cold: Answer  # the other tenant, a fresh prefix
 
     @property
     def own_gain(self) -> float:
-        """Logarithm of how many times faster the owner's second answer came."""
+        """Logarithm of how many times faster the owner's answer came on its own prefix."""
         return log(self.cold.seconds) - log(self.warm.seconds)
 
     @property
@@ -31,13 +32,24 @@ class Trial:
         """The same for the other tenant; without a leak about 0."""
         return log(self.other_cold.seconds) - log(self.other.seconds)
 
-    def tier(self, beyond: int) -> Tier | None:
-        """Where the prefix was when it was asked for; None: the engine does not say.
+    @property
+    def other_more(self) -> float | None:
+        """Tokens more that the other tenant reuses of the owner's prefix than of a fresh one; None: not said."""
+        if self.other.reused is None or self.other_cold.reused is None:
+            return None
+        return self.other.reused - self.other_cold.reused
 
-        `beyond`: tokens of reuse that mean nothing. Where the other tenant hit, it was the first to ask.
+    def tier(self, base: int) -> Tier | None:
+        """Where the prefix was when it was asked for; None: the engine does not say, or it was nowhere.
+
+        `base`: tokens of reuse that mean nothing. Where the other tenant hit, it was the first to ask.
         """
-        hit = self.other.reused is not None and self.other.reused > beyond
-        return main_tier((self.other if hit else self.warm).reuse)
+        return tier_of(self.other if self.other.unexplained(base) else self.warm, base)
+
+
+def tier_of(answer: Answer, base: int) -> Tier | None:
+    """The tier that most of what was reused came from; None: not said, or nothing was but what means nothing."""
+    return main_tier(answer.told.reuse) if answer.unexplained(base) else None
 
 
 def main_tier(report: ReuseReport) -> Tier | None:
@@ -46,6 +58,11 @@ def main_tier(report: ReuseReport) -> Tier | None:
         return None
     tier = max(report.by_tier, key=lambda each: (report.by_tier or {})[each])
     return tier if report.by_tier[tier] else None
+
+
+def baseline(trials: Sequence[Trial]) -> int:
+    """Tokens that the other tenant reuses of its own, whatever it asks: a template's, for example."""
+    return max((each.other_cold.reused or 0 for each in trials), default=0)
 
 
 @dataclass(frozen=True, slots=True)

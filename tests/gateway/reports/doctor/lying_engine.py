@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -29,6 +30,7 @@ class LyingEngine:
     requests: int = 0
     a_word: int = 1  # tokens
     template: int = 0  # more tokens in front of a prompt
+    word_seconds: float = 0.0  # that each word takes which is not reused, whatever is said of it
     prompt_tokens: int = 0  # that it was sent
     events: dict[str, Any] | None = None  # what it says of where it publishes KV events, as vLLM does
     publish: Callable[[int], None] | None = None  # called with the blocks that a prompt has stored
@@ -68,6 +70,7 @@ class LyingEngine:
         self.prompt_tokens += len(words)
         salt = body.get("cache_salt", "") if self.salts == "kept apart" else ""
         reused = self._reused([salt, *words])
+        time.sleep(self.word_seconds * (len(words) - reused))
         if not self.has_usage:
             return None
         usage: dict[str, Any] = {"prompt_tokens": len(words), "completion_tokens": 1}
