@@ -21,7 +21,7 @@ def examined(url: str, *arguments: str) -> tuple[int, dict[str, Any]]:
     environ = {**os.environ, **{f"KEY_{name.upper()}": key for name, key in KEYS.items()}}
     done = subprocess.run(
         [*command, "--trials", "12", *arguments],
-        capture_output=True, text=True, env=environ, timeout=280, check=False,
+        capture_output=True, text=True, env=environ, timeout=600, check=False,
     )  # fmt: skip
     assert not any(key in done.stdout + done.stderr for key in KEYS.values())
     assert done.stdout, done.stderr

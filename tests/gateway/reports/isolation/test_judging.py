@@ -33,9 +33,8 @@ def verdicts(findings: Sequence[Finding]) -> set[str]:
 @pytest.mark.parametrize("kind", [QUIET, {}, {"drift": 0.3, "jumps": 0.1}], ids=["quiet", "loaded", "drift"])
 def test_tenants_that_are_apart_are_not_called_leaking_however_the_machine_staggers(kind: dict[str, Any]):
     runs, suspected, wrong = 1500, 0, 0
-    machine = Machine(Random(f"{kind}"), **kind)
-    for _ in range(runs):
-        found = examined(machine)
+    for number in range(runs):
+        found = examined(Machine(Random(number), **kind))
         suspected += any(each.suspicions for each in found)
         wrong += "leaks" in verdicts(found)
     assert 0.02 * runs < suspected < 0.08 * runs  # it was no idle test: three tiers at 0.02 each
@@ -48,8 +47,7 @@ def test_tenants_that_are_apart_are_not_called_leaking_however_the_machine_stagg
 def test_a_leak_by_time_alone_on_one_of_three_tiers_is_found(
     kind: dict[str, Any], leak: float, found_in: int
 ):
-    machine = Machine(Random(f"{kind}{leak}"), **kind)
-    found = [examined(machine, leak=leak) for _ in range(100)]
+    found = [examined(Machine(Random(number), **kind), leak=leak) for number in range(100)]
     assert sum("leaks" in verdicts(each) for each in found) >= found_in
     by = {(each.tier, each.by) for findings in found for each in findings if each.verdict == "leaks"}
     assert by == {("disk", ("times",))}
