@@ -13,6 +13,7 @@ import yaml
 from gateway.tenants.keys import hash_of
 from tests.end_to_end.conftest import serving
 from tests.end_to_end.test_workers import LONG, Server
+from tests.gateway.limits.passed import Passed
 from tests.gateway.relay.fake_engine import (
     DONE,
     FINISH,
@@ -161,13 +162,13 @@ def test_a_worker_that_is_killed_takes_its_own_streams_and_slots_alone(four: tup
 def test_nobody_has_a_limit_anew_because_what_counts_was_killed(four: tuple[Server, Engine]) -> None:
     """Nor is it the machine's speed that counts: only what certainly passed within one minute is too much."""
     server, _ = four
-    passed: list[tuple[float, float]] = []  # when each was asked and answered
+    passed = Passed()
 
     def ask(count: int) -> None:
         for _ in range(count):
             began = time.monotonic()
             if statuses(server, 1) == [200]:
-                passed.append((began, time.monotonic()))
+                passed.add(began, time.monotonic())
 
     ask(60)  # on connections of their own, to whichever worker: each has heard that there is no more
     before = len(passed)
@@ -177,5 +178,4 @@ def test_nobody_has_a_limit_anew_because_what_counts_was_killed(four: tuple[Serv
     server.comes_to("kvgate_workers", 4)
     ask(60)
     assert before >= 20
-    for begin, _ in passed:
-        assert sum(begin <= asked and answered <= begin + 60 for asked, answered in passed) <= 20
+    assert passed.most_in_a_minute() <= 20

@@ -119,8 +119,8 @@ def test_a_full_disk_drops_counts_and_recovers_without_a_double(tmp_path: Path) 
 
 def test_two_gateways_write_one_ledger_while_it_is_read_and_pruned(url: URL) -> None:
     stated = url.render_as_string(hide_password=False)
-    processes = [WritingProcess(stated, name) for name in ("a", "b")]
-    database = Database(url)
+    processes = [WritingProcess(stated, name, patient=True) for name in ("a", "b")]
+    database = Database(url, lock_s=600)  # these hold it for as long as the disk takes
     database.prepare()
     reader = LedgerReader(database)
     for _ in range(40):

@@ -11,6 +11,7 @@ _CODE = """
     from gateway.ledger import LedgerRow, WriterSettings, open_writer
 
     url, name, first, limit = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+    patient = sys.argv[5] == "patient"
     if limit:
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
     settings = WriterSettings(queue_rows=2_000, interval_s=0.05, first_retry_s=0.01, last_retry_s=0.1)
@@ -28,7 +29,7 @@ _CODE = """
     number, counts = first, writer.counts()
     while not ending.is_set():
         # A slow machine is waited for, a database that fails is not.
-        held = counts.waiting > 1_000 and counts.failing is None
+        held = counts.waiting > 1_000 and (patient or counts.failing is None)
         for _ in range(0 if held else 20):
             writer.put(LedgerRow(str(number), name, "model", "chat", arrival=float(number)))
             number += 1
@@ -36,7 +37,7 @@ _CODE = """
         # One line is one write, so that a kill leaves no half of one.
         os.write(1, f"{counts.written} {counts.dropped} {counts.failing}\\n".encode())
         time.sleep(0.002)
-    lost = writer.close()
+    lost = writer.close(300.0 if patient else 10.0)
     counts = writer.counts()
     os.write(1, f"{counts.written} {counts.dropped} {counts.failing}\\n".encode())
 """
@@ -54,12 +55,14 @@ class Said:
 class WritingProcess:
     """Writes rows with ids from `first` upwards as tenant `name`.
 
-    `limit`: bytes that a file may have, as on a full disk, until `lift`; 0: none.
+    `limit`: bytes that a file may have, as on a full disk, until `lift`; 0: none. `patient`: it waits for a database
+    that fails as well, as one does whose lock others hold for longer than it waits.
     """
 
-    def __init__(self, url: str, name: str, first: int = 0, limit: int = 0) -> None:
+    def __init__(self, url: str, name: str, first: int = 0, limit: int = 0, *, patient: bool = False) -> None:
+        patience = "patient" if patient else "hasty"
         self._process = subprocess.Popen(
-            [sys.executable, "-c", textwrap.dedent(_CODE), url, name, str(first), str(limit)],
+            [sys.executable, "-c", textwrap.dedent(_CODE), url, name, str(first), str(limit), patience],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -101,5 +104,5 @@ class WritingProcess:
             if line.endswith("\n"):
                 written, dropped, failing = line.split()
                 self.said = Said(int(written), int(dropped), None if failing == "None" else failing)
-        self._process.wait(120)
+        self._process.wait(600)
         return self.said

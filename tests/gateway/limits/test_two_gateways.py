@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -16,6 +17,7 @@ import orjson
 import pytest
 
 from bench.gateway.bodies import MODEL
+from tests.gateway.limits.passed import MINUTE_S, Passed
 from tests.redis_server import RedisServer
 from tests.waiting import until, wait_until
 
@@ -94,12 +96,24 @@ def gateways(
         yield found
 
 
-async def statuses(gateways: list[Gateway], n: int, at_once: int = 60) -> Counter[int]:
-    """`n` requests, one after the other to each gateway."""
+async def statuses(
+    gateways: list[Gateway], n: int, at_once: int = 60, passed: Passed | None = None
+) -> Counter[int]:
+    """`n` requests, one after the other to each gateway; those that pass are noted in `passed`."""
+    urls = [f"{each.url}/v1/chat/completions" for each in gateways]
+    room = asyncio.Semaphore(at_once)
+
+    async def ask(http: httpx.AsyncClient, url: str) -> httpx.Response:
+        async with room:
+            asked = time.monotonic()
+            answer = await http.post(url, json=BODY)
+            if passed is not None and answer.status_code == 200:
+                passed.add(asked, time.monotonic())
+            return answer
+
     limits = httpx.Limits(max_connections=at_once)
     async with httpx.AsyncClient(limits=limits, timeout=httpx.Timeout(60, pool=None)) as http:
-        urls = [f"{each.url}/v1/chat/completions" for each in gateways]
-        answers = await asyncio.gather(*(http.post(urls[i % 2], json=BODY) for i in range(n)))
+        answers = await asyncio.gather(*(ask(http, urls[i % 2]) for i in range(n)))
     for answer in answers:
         if answer.status_code == 429:
             assert 1 <= int(answer.headers["retry-after"]) <= 61
@@ -111,14 +125,20 @@ async def test_of_many_at_once_exactly_as_many_pass_as_may(
     tmp_path: Path, upstream: str, redis_server: RedisServer
 ) -> None:
     with gateways(tmp_path, upstream, redis_server, "{requests_per_minute: 150}") as both:
-        assert await statuses(both, 600) == {200: 150, 429: 450}
+        passed, began = Passed(), time.monotonic()
+        found = await statuses(both, 600, passed=passed)
+        assert found[200] + found[429] == 600
+        assert passed.most_in_a_minute() <= 150 <= found[200]
+        if time.monotonic() - began < MINUTE_S:  # a slow machine has room for more in the next minute
+            assert found[200] == 150
 
 
 async def test_no_request_fails_when_redis_is_killed_and_comes_back(
     tmp_path: Path, upstream: str, mortal: RedisServer
 ) -> None:
     with gateways(tmp_path, upstream, mortal, "{requests_per_minute: 200}") as both:
-        asking = asyncio.create_task(statuses(both, 800, at_once=20))
+        passed = Passed()
+        asking = asyncio.create_task(statuses(both, 800, at_once=20, passed=passed))
         await until(lambda: mortal.client().keys("*:used"), "requests are counted there")
         mortal.kill()
         await until(
@@ -128,15 +148,18 @@ async def test_no_request_fails_when_redis_is_killed_and_comes_back(
         found = await asking
         assert set(found) == {200, 429}
         # Each may have passed its half alone beside what both had passed before, and no more.
-        assert 200 <= found[200] <= 300
+        assert passed.most_in_a_minute() <= 300
+        assert found[200] >= 200
         await until(lambda: not any(each.metric("kvgate_shared_state_away ") for each in both), "it is back")
-        assert (await statuses(both, 20))[429] == 20
+        late = Passed()
+        assert sum((await statuses(both, 20, passed=late)).values()) == 20
+        assert all(passed.before(answered) < 200 for _, answered in late.times)
 
 
 async def test_slots_of_a_gateway_that_was_killed_come_back(
     tmp_path: Path, upstream: str, redis_server: RedisServer
 ) -> None:
-    body = BODY | {"stream": True, "bench_chunks": 400, "bench_pause_ms": 100}
+    body = BODY | {"stream": True, "bench_chunks": 4000, "bench_pause_ms": 100}
     with gateways(tmp_path, upstream, redis_server, "{concurrency: 2}") as (one, two):
         async with httpx.AsyncClient(timeout=60) as http:
             streams = [http.stream("POST", f"{one.url}/v1/chat/completions", json=body) for _ in range(2)]
