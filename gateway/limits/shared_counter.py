@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from gateway.limits.book import share
 from gateway.limits.counter import LocalCounter
+from gateway.limits.known import NOTHING, Used, left
 from gateway.limits.tenant_limits import TenantLimits
 from gateway.limits.verdict import Kind, Verdict
+from gateway.limits.window import LASTS
 from gateway.shared_state.errors import AwayError, SharedStateError
 from gateway.shared_state.scripts import Script
 
@@ -37,8 +39,9 @@ PRESENT = Script.packaged("gateway.limits", "present.lua")
 class SharedCounter:
     """Exact across gateways: one round trip a request, by the server's clock.
 
-    What this gateway let pass is counted here, too. It says what may still pass while the server is away, then within
-    this gateway's share of the limit; and it is told to a server that comes back, or that has lost it.
+    What this gateway let pass is counted here, too, and what the server said of the others. It says what may still pass
+    while the server is away, within this gateway's share of the limit and of what was left of it; and it is told to a
+    server that comes back, or that has lost it.
     """
 
     def __init__(
@@ -52,7 +55,10 @@ class SharedCounter:
         self._state = state
         self._lease_s = lease_s
         self._beat_s = beat_s
+        self._clock = clock
         self._local = LocalCounter(clock)
+        self._since = LocalCounter(clock)  # of that, what passed since the server is away
+        self._others: dict[str, tuple[float, Used]] = {}  # by tenant, what passed elsewhere, and as of when
         self._id = secrets.token_hex(6)
         self._seconds: dict[
             str, int
@@ -92,6 +98,8 @@ class SharedCounter:
     def settle(self, tenant: str, request: str, verdict: Verdict, tokens: int) -> None:
         """As `Counter` says."""
         self._local.settle(tenant, request, verdict, tokens)
+        if request in self._since.book(tenant).running:
+            self._since.settle(tenant, request, verdict, tokens)
         slots = self._slots.get(tenant, set())
         second = self._seconds.pop(request, None)
         if second is None:
@@ -123,23 +131,43 @@ class SharedCounter:
         self, tenant: str, limits: TenantLimits, request: str, tokens: int, verdict: Verdict
     ) -> Verdict:
         """What the server said, kept here as well."""
-        if verdict.over:
-            return verdict
-        self._seconds[request] = verdict.second
-        self._hold_slot(tenant, limits, request)
-        mine = self._local.entered(tenant, request, tokens)
-        return replace(verdict, second=mine.second)
+        if self._since.books:
+            self._since = LocalCounter(self._clock)  # it knows of that now
+        second = verdict.second
+        if not verdict.over:
+            self._seconds[request] = second
+            self._hold_slot(tenant, limits, request)
+            second = self._local.entered(tenant, request, tokens).second
+        self._others[tenant] = self._clock(), Used(verdict.requests, verdict.tokens) - self._here(tenant)
+        return replace(verdict, second=second)
 
     def _alone(
         self, tenant: str, limits: TenantLimits, request: str, tokens: int, owed: tuple[int, int]
     ) -> Verdict:
-        verdict = self._local.judged(tenant, share(limits, self.gateways), request, tokens)
         book = self._local.book(tenant)
         book.owe(*owed)
+        since = self._since.book(tenant)
+        verdict = since.judge(left(limits, self._known(tenant), self.gateways), tokens, self._clock())
+        if verdict.over:
+            here = self._here(tenant)
+            return replace(verdict, requests=here.requests, tokens=here.tokens)
+        verdict = self._local.judged(tenant, share(limits, self.gateways), request, tokens)
         if not verdict.over:
+            since.enter(request, tokens, self._clock())
             book.owe(1, tokens)
             self._hold_slot(tenant, limits, request)
         return verdict
+
+    def _known(self, tenant: str) -> Used:
+        """What all gateways used before the server went, as far as that is known here."""
+        now, since = self._clock(), self._since.book(tenant)
+        at, others = self._others.get(tenant, (0.0, NOTHING))
+        used = Used(since.requests.used(now), since.tokens.used(now), len(since.running))
+        return (others if now < at + LASTS else NOTHING) + (self._here(tenant) - used)
+
+    def _here(self, tenant: str) -> Used:
+        now, book = self._clock(), self._local.book(tenant)
+        return Used(book.requests.used(now), book.tokens.used(now), len(book.running))
 
     def _left(
         self,
@@ -170,6 +198,8 @@ class SharedCounter:
                 self.gateways = max(1, int(there))
             except SharedStateError as error:
                 self._say(error)
+            now = self._clock()
+            self._others = {name: known for name, known in self._others.items() if now < known[0] + LASTS}
             self._slots = {tenant: running for tenant, running in self._slots.items() if running}
             for tenant, running in self._slots.items():
                 self._state.pipe.post(BEAT, self._keys(tenant), (self._lease_s, *map(self._slot, running)))

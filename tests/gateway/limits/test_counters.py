@@ -9,8 +9,10 @@ import pytest
 from gateway.limits.counter import Counter, LocalCounter
 from gateway.limits.shared_counter import LEASE_S, SharedCounter
 from gateway.limits.tenant_limits import TenantLimits
+from gateway.limits.window import LASTS
 from gateway.shared_state.options import RedisOptions
 from gateway.shared_state.shared_state import SharedState
+from tests.gateway.limits.clock import Clock
 from tests.redis_server import RedisServer
 from tests.waiting import until
 
@@ -18,7 +20,7 @@ USED, RUNNING = "kvgate:limits:{a}:used", "kvgate:limits:{a}:running"  # in Redi
 
 
 @asynccontextmanager
-async def gateway(server: RedisServer, **options: float) -> AsyncIterator[SharedCounter]:
+async def gateway(server: RedisServer, **options: object) -> AsyncIterator[SharedCounter]:
     """A server that is slow because the machine is, is not away here; one that was killed refuses at once."""
     state = SharedState(RedisOptions(server.url, timeout_s=20))
     counter = SharedCounter(state, **options)  # type: ignore[arg-type]
@@ -150,6 +152,41 @@ async def test_while_redis_is_away_each_gateway_lets_its_share_pass_with_what_it
         mortal.kill()
         assert await passed(one, limits, 200, name="s") == 20  # of its 50
         assert await passed(two, limits, 200, name="t") == 50
+
+
+async def test_who_has_heard_that_nothing_is_left_lets_nothing_pass_while_redis_is_away(
+    mortal: RedisServer,
+) -> None:
+    limits, clock = TenantLimits(requests_per_minute=100, tokens_per_minute=1000), Clock()
+    async with (
+        gateway(mortal, beat_s=0.1) as one,
+        gateway(mortal, beat_s=0.1, clock=clock) as two,
+        gateway(mortal, beat_s=0.1) as three,
+    ):
+        await until(lambda: all(each.gateways == 3 for each in (one, two, three)), "all know of all")
+        assert await passed(one, limits, 90, 10, name="r") == 90
+        assert (await two.admit("a", limits, "s", 10)).tokens == 910
+        mortal.kill()
+        assert await passed(two, limits, 50, 10, name="t") == 3  # of 9 that were left, for three gateways
+        assert await passed(one, limits, 50, 10, name="u") == 0
+        clock.now += LASTS  # what was used before counts no more
+        assert await passed(two, limits, 50, 10, name="v") == 33
+
+
+async def test_what_passed_while_redis_was_away_counts_like_all_else_when_it_goes_again(
+    mortal: RedisServer,
+) -> None:
+    limits = TenantLimits(requests_per_minute=100, concurrency=1000)
+    async with gateway(mortal, beat_s=0.1) as one:
+        assert await passed(one, limits, 30, name="r") == 30
+        for name in "st":
+            mortal.kill()
+            assert await passed(one, limits, 20, name=name) == 20
+            mortal.start()
+            await until_back(one)
+            assert await passed(one, limits, 1, name=f"{name} back") == 1
+        mortal.kill()
+        assert await passed(one, limits, 90, name="u") == 28
 
 
 async def test_a_redis_that_has_lost_everything_is_told_what_passed(mortal: RedisServer) -> None:

@@ -149,7 +149,7 @@ async def test_no_request_fails_when_redis_is_killed_and_comes_back(
         assert set(found) == {200, 429}
         # Each may have passed its half alone beside what both had passed before, and no more.
         assert passed.most_in_a_minute() <= 300
-        assert found[200] >= 200
+        assert found[200] >= 198  # of what is left, each has a half
         await until(lambda: not any(each.metric("kvgate_shared_state_away ") for each in both), "it is back")
         late = Passed()
         assert sum((await statuses(both, 20, passed=late)).values()) == 20
