@@ -4,6 +4,7 @@ import socket
 import sqlite3
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import httpx
@@ -155,10 +156,22 @@ def test_a_client_that_reads_a_byte_a_second_holds_little_and_is_let_go(file: Pa
         wait_until(lambda: all(raw.recv(1) for raw in slow), "all have begun")
         assert held(pid).resident - before.resident < 60 << 20  # of 480 MB that the engines have to say
         assert ask(gateway.http, gateway.url, "m", stream=False) == "200"
+        ended = threading.Event()
+        reading = threading.Thread(target=_a_byte_a_second, args=(slow, ended))
+        reading.start()
         wait_until(lambda: gateway.metrics()["kvgate_requests_in_flight"] == 0, "they were let go")
+        ended.set()
+        reading.join()
         for raw in slow:
             raw.close()
         settles(pid, before.descriptors + 2)
+
+
+def _a_byte_a_second(slow: list[socket.socket], ended: threading.Event) -> None:
+    while not ended.wait(1):
+        for raw in slow:
+            with suppress(OSError):  # it was cut off
+                raw.recv(1, socket.MSG_DONTWAIT)
 
 
 def test_what_a_storm_took_is_given_back(file: Path) -> None:
