@@ -67,6 +67,18 @@ def test_queries_can_be_read_and_ask_for_metrics_that_are_documented():
         assert not unknown, query
 
 
+def test_whatever_goes_on_in_part_without_a_failed_request_has_an_alert():
+    queries = " ".join(_rules())
+    for metric in (
+        "kvgate_engine_up",
+        "kvgate_ledger_failing",
+        "kvgate_ledger_rows_total",
+        "kvgate_shared_state_away",
+        "kvgate_config_reload_failed",
+    ):
+        assert f"{metric}{{" in queries
+
+
 def test_images_are_pinned_and_run_as_nobody():
     text = (ROOT / "Dockerfile").read_text()
     assert re.search(r"^ARG PYTHON=\S+@sha256:[0-9a-f]{64}$", text, re.MULTILINE)
