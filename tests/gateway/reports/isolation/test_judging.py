@@ -75,6 +75,14 @@ def test_a_suspicion_that_more_trials_do_not_confirm_is_told_and_no_leak():
     assert "36 more trials do not confirm it" in found.why
 
 
+def test_however_strong_a_suspicion_is_it_does_not_confirm_itself():
+    machine = Machine(Random(7), **QUIET)
+    found = one(machine.trials(2 * TRIALS, other=2.0), machine.trials(2 * TRIALS))
+    (suspicion,) = found.suspicions
+    assert suspicion.p < LEAK_P / 2 < 0.01 < (suspicion.again_p or 0)
+    assert found.verdict == "cannot tell"
+
+
 def test_what_comes_only_a_little_sooner_is_neither_a_leak_nor_isolated():
     machine = Machine(Random(4), **QUIET | {"noise": 0.01, "stumbles": 0.0})
     found = one(machine.trials(TRIALS, other=1.05), machine.trials(2 * TRIALS, other=1.05))
