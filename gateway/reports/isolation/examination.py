@@ -22,6 +22,7 @@ _WARM_UPS = 2  # requests of each tenant before anything counts
 _MATES = 3  # trials in which a tenant of the same group asks, too
 _LOOKS = 10  # at most, on the way down in one round
 _ROUNDS = 5  # at most, of prefixes that are pushed down
+_IN_VAIN = 2  # of these, one after the other, in which nothing comes back from further down
 _ROUNDS_AGAIN = 3  # the same, to look again at what is suspected
 _CODE = 6  # letters that each prompt begins with, so that no two have more in common than a few of them
 _DOWN: tuple[Tier, ...] = get_args(Tier)  # the warmest first
@@ -177,6 +178,7 @@ class Examination:
         """Trials on lower tiers, as far down as it goes; why it goes no further."""
         if self._first[-1].warm.told.reuse.by_tier is None:
             return "lower tiers, if there are any: what is reused is not told by tier here"
+        in_vain = 0
         for _ in range(_ROUNDS):
             done = self._done()
             if self._scale.tiers and not set(self._scale.tiers) - done:
@@ -185,7 +187,9 @@ class Examination:
             if found is None:
                 break
             self._first += found
-            if not any(each.tier(self._base()) not in done for each in found):
+            # A busy engine may not have written it down yet, or computes it anew for once.
+            in_vain = 0 if any(each.tier(self._base()) not in done for each in found) else in_vain + 1
+            if in_vain == _IN_VAIN:
                 return "lower tiers, if there are any: not even the owner gets anything back from there"
         spent = f"{self._filled:,} tokens of other prompts"
         return f"lower tiers, if there are any: {spent} pushed too little there (--fill-tokens)"

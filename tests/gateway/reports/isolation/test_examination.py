@@ -38,14 +38,18 @@ class Cache:
     hides: bool = False  # what tenants reuse of each other's is not told
     bytes_in_blocks: bool = False  # a byte is a token, and only whole blocks of 16 are reused, by their bytes
     first_block_leaks: bool = False
+    late: int = 0  # hits below the device that are not brought up, at first
     kept: list[tuple[str, str]] = field(default_factory=list)
     seen: set[str] = field(default_factory=set)
     random: Random = field(default_factory=lambda: Random(1))
 
     def ask(self, tenant: str, text: str) -> Told:
-        may = [key for key in reversed(self.kept) if self._may(tenant, key) and key[1] == text]
+        may = [key for key in reversed(self.kept) if key[1] == text and self._may(tenant, key)]
         found = next((key for key in may if key[0] == tenant), may[0] if may else None)
         tier = None if found is None else self._tier(found)
+        if tier in ("host", "disk") and self.late:
+            self.late -= 1
+            tier = None
         prompt = (len(text) if self.bytes_in_blocks else len(text.split())) + self.template
         reused = prompt - 1 if tier else self.template if tenant in self.seen else 0
         if self.bytes_in_blocks:
@@ -117,6 +121,13 @@ def test_tenants_that_are_apart_are_isolated_on_every_tier():
     assert verdicts(found) == {"device": "isolated", "host": "isolated", "disk": "isolated"}
     assert found.verdict == "isolated"
     assert "lower tiers" in found.not_reached
+
+
+def test_an_engine_that_brings_nothing_up_for_one_round_is_asked_once_more():
+    assert "host" in verdicts(examined(Cache(late=TRIALS + 1)))
+    found = examined(Cache(late=10_000))
+    assert (verdicts(found), found.verdict) == ({"device": "isolated"}, "isolated")
+    assert "not even the owner gets anything back" in found.not_reached
 
 
 @pytest.mark.parametrize("tells_tiers", [True, False])
