@@ -149,8 +149,8 @@ class SharedCounter:
         since = self._since.book(tenant)
         verdict = since.judge(left(limits, self._known(tenant), self.gateways), tokens, self._clock())
         if verdict.over:
-            here = self._here(tenant)
-            return replace(verdict, requests=here.requests, tokens=here.tokens)
+            used = self._here(tenant) + self._elsewhere(tenant)
+            return replace(verdict, requests=used.requests, tokens=used.tokens)
         verdict = self._local.judged(tenant, share(limits, self.gateways), request, tokens)
         if not verdict.over:
             since.enter(request, tokens, self._clock())
@@ -161,9 +161,12 @@ class SharedCounter:
     def _known(self, tenant: str) -> Used:
         """What all gateways used before the server went, as far as that is known here."""
         now, since = self._clock(), self._since.book(tenant)
-        at, others = self._others.get(tenant, (0.0, NOTHING))
         used = Used(since.requests.used(now), since.tokens.used(now), len(since.running))
-        return (others if now < at + LASTS else NOTHING) + (self._here(tenant) - used)
+        return self._elsewhere(tenant) + (self._here(tenant) - used)
+
+    def _elsewhere(self, tenant: str) -> Used:
+        at, others = self._others.get(tenant, (0.0, NOTHING))
+        return others if self._clock() < at + LASTS else NOTHING
 
     def _here(self, tenant: str) -> Used:
         now, book = self._clock(), self._local.book(tenant)

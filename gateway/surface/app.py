@@ -116,6 +116,7 @@ def create_app_over(
     app.add_exception_handler(HTTPException, _answer_http_exception)
     _add_model_routes(app, ModelRoutes(served, settings, lambda: live.now.tenants))
     app.state.scrape = scrape
+    app.state.no_such_path = _no_such_path(metrics=settings.metrics)
     if settings.metrics:
         app.add_api_route("/metrics", scrape, methods=["GET"], include_in_schema=False)
     canon = CanonStage(settings.canon, memory=memory)
@@ -149,10 +150,14 @@ def create_app_over(
 
 
 _LOCAL_JOBS: Mapping[EngineRoute, JobMaker] = {"chat": chat_job, "completions": completions_job}
-_NO_SUCH_PATH = (
-    f"There is nothing at this path; there are {', '.join(paths[0] for paths in PATHS.values())}, /v1/models, "
-    "/health, /ready and /metrics."
-)
+
+
+def _no_such_path(*, metrics: bool) -> str:
+    """`metrics`: whether those are answered here, and not at the admin port alone."""
+    there = [*(paths[0] for paths in PATHS.values()), "/v1/models", "/health", "/ready"]
+    if metrics:
+        there.append("/metrics")
+    return f"There is nothing at this path; there are {', '.join(there[:-1])} and {there[-1]}."
 
 
 class _Endpoints:
@@ -213,7 +218,7 @@ async def _answer_api_error(request: Request, error: Exception) -> Response:
 async def _answer_http_exception(request: Request, raised: Exception) -> Response:
     error = cast(HTTPException, raised)
     told = {
-        404: (_NO_SUCH_PATH, "unknown_url"),
+        404: (request.app.state.no_such_path, "unknown_url"),
         405: (f"{request.method} is not possible here.", "method_not_allowed"),
     }
     message, code = told.get(error.status_code, (str(error.detail), None))

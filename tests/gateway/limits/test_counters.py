@@ -169,6 +169,7 @@ async def test_who_has_heard_that_nothing_is_left_lets_nothing_pass_while_redis_
         mortal.kill()
         assert await passed(two, limits, 50, 10, name="t") == 3  # of 9 that were left, for three gateways
         assert await passed(one, limits, 50, 10, name="u") == 0
+        assert (await two.admit("a", limits, "w", 10)).requests == 94
         clock.now += LASTS  # what was used before counts no more
         assert await passed(two, limits, 50, 10, name="v") == 33
 

@@ -1,5 +1,6 @@
 """Every refusal has one shape, the right status, and names the field at fault."""
 
+import re
 from typing import Any
 
 import httpx
@@ -13,7 +14,8 @@ from engine_adapters.errors import (
     EngineOverloadedError,
     InvalidRequestError,
 )
-from tests.gateway.running_server import Running
+from gateway.settings import GatewaySettings
+from tests.gateway.running_server import Running, running
 from tests.gateway.scripted_engine import CONTEXT, MODEL
 
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
@@ -291,6 +293,20 @@ def test_an_unknown_model_is_404(server: Running, path: str, body: dict[str, Any
     error = check_shape(response)
     assert (error["code"], error["param"]) == ("model_not_found", "model")
     assert len(error["message"]) < 300
+
+
+@pytest.mark.parametrize("metrics", [True, False])
+def test_an_unknown_path_is_told_those_that_are_there(metrics: bool) -> None:
+    with running(GatewaySettings(metrics=metrics)) as server:
+        response = server.http.get("/nothing")
+        assert response.status_code == 404
+        error = check_shape(response)
+        assert error["code"] == "unknown_url"
+        told = re.findall(r"/[a-z0-9_/]+", error["message"])
+        assert len(told) > 10
+        assert ("/metrics" in told) == metrics
+        for path in told:
+            assert server.http.get(path).status_code != 404, path
 
 
 @pytest.mark.parametrize("size", [CONTEXT, CONTEXT + 1, 10 * CONTEXT])
