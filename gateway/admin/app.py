@@ -1,5 +1,6 @@
 """The admin app: figures, engines, tenants, and forgetting one. Every path needs the admin key."""
 
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -10,6 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
+from starlette.types import ASGIApp
 
 from engine_adapters.remote.kvgate import SALT_HEADER, TENANT_HEADER
 from gateway.admin.options import AdminOptions
@@ -24,6 +26,10 @@ from gateway.tenants.credentials import credential, incorrect
 from gateway.tenants.purging import Forgotten, PurgeAsk, Purges, both
 from gateway.tenants.tenant import Tenant
 from gateway.transport.answer import json_response
+from gateway.transport.record import RequestRecord
+from gateway.transport.request_context import RequestContext
+
+access = logging.getLogger("kvgate.access")
 
 _LARGEST = 4096  # bytes of a body
 _ASKED = frozenset({"tenant", "group", "flush_engines", "salt", "member", "shared"})
@@ -46,7 +52,7 @@ class AdminApp:
     def __init__(self, options: AdminOptions, parts: AdminParts) -> None:
         self._options = options
         self._parts = parts
-        self.app = Starlette(
+        routed = Starlette(
             routes=[
                 Route("/metrics", self._checked(parts.scrape), methods=["GET"]),
                 Route("/admin/engines", self._checked(self._engines), methods=["GET"]),
@@ -55,6 +61,7 @@ class AdminApp:
             ],
             exception_handlers={ApiError: _refusal, HTTPException: _http_refusal, Exception: _failure},
         )
+        self.app: ASGIApp = RequestContext(routed, _log)
 
     def _checked(
         self, answer: Callable[[Request], Awaitable[Response]]
@@ -131,6 +138,12 @@ class AdminApp:
                 one = Forgotten(count, detail, complete=complete)
                 found[name] = both(found[name], one) if name in found else one
         return found
+
+
+def _log(record: RequestRecord) -> None:
+    """Who looks after a gateway leaves a line, but for a scrape, which comes all the time."""
+    if record.path != "/metrics" or record.status != 200:
+        access.info("admin request", extra={"fields": record.fields()})
 
 
 # What was found out of an engine; null is not known.

@@ -109,7 +109,7 @@ class RequestRecord:
     error: str | None = None  # its kind
     choices: int = 1  # that are generated side by side
     canon: CanonTold | None = None
-    limited: str | None = None  # what it was refused by: requests, tokens, concurrency, body, queue
+    limited: str | None = None  # what it was refused by: requests, tokens, concurrency, body, prompts, queue
     told: list[tuple[bytes, bytes]] = field(default_factory=list)  # headers of its answer, whatever that is
     ttft_s: float | None = None  # from the first byte of the request to the engine's first event
     stages: Stages = field(default_factory=Stages)
