@@ -169,3 +169,9 @@ class BlockPool:
         for first, length in zip(firsts, lengths, strict=True):
             self._free.give(first, length)
         self._free_count += len(freed)
+
+
+def single_holds(blocks: Blocks) -> list[Blocks]:
+    """`blocks` in as few arrays as possible that name none twice: a pool counts one holder a call."""
+    distinct, counts = np.unique(blocks, return_counts=True)
+    return [distinct[counts > time] for time in range(int(counts.max()) if len(counts) else 0)]

@@ -19,6 +19,7 @@ class DropReason(Enum):
     PERMISSION = "permission"
     IO_ERROR = "io_error"
     SLOW = "slow"  # its deadline passed
+    AWAY = "away"  # its tier hangs, and was not asked
     PURGED = "purged"  # its identity was purged while it was read
     DISK_FULL = "disk_full"
     NO_ROOM = "no_room"  # everything in the tier is in use, or the tier is off

@@ -22,6 +22,8 @@ _BY = (
     "coded",
     "evictions",
     "ghost_tokens",
+    "late_calls",
+    "away",
 )
 
 

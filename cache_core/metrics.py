@@ -87,6 +87,12 @@ class CacheObserver:
     def regretted(self, seconds: float) -> None:
         """A decision cost that much more than the best alternative was expected to; 0 when it did not."""
 
+    def late(self, tier: TierName, kind: str) -> None:
+        """A call of a tier, a "read" or a "write", did not return in time and is left alone."""
+
+    def away(self, tier: TierName, kind: str, away: bool) -> None:
+        """So many did not return that no more are made, or some returned since."""
+
     def fragmentation(self, tier: TierName, share: float) -> None:
         """BlockPool.fragmentation of a tier, as last seen; of the disk the share of dead bytes in its segments."""
 
@@ -122,6 +128,8 @@ class CacheRecord:
     expected_saving: float  # seconds under the better one of loading all and recomputing all, summed
     regret: HistogramSnapshot
     fragmentation: Mapping[TierName, float]
+    late_calls: Mapping[tuple[TierName, str], int]  # by (tier, kind)
+    away: Mapping[tuple[TierName, str], bool]  # as last told
 
     @property
     def spilled_bytes(self) -> int:
@@ -165,6 +173,8 @@ class _Counts:
     saving: float = 0.0
     regret: Histogram = field(default_factory=Histogram)
     fragmentation: dict[TierName, float] = field(default_factory=dict)
+    late: Counter[tuple[TierName, str]] = field(default_factory=Counter)
+    away: dict[tuple[TierName, str], bool] = field(default_factory=dict)
 
 
 class RecordingObserver(CacheObserver):
@@ -224,6 +234,14 @@ class RecordingObserver(CacheObserver):
         with self._lock:
             self._counts.regret.add(seconds)
 
+    def late(self, tier: TierName, kind: str) -> None:
+        with self._lock:
+            self._counts.late[tier, kind] += 1
+
+    def away(self, tier: TierName, kind: str, away: bool) -> None:
+        with self._lock:
+            self._counts.away[tier, kind] = away
+
     def fragmentation(self, tier: TierName, share: float) -> None:
         with self._lock:
             self._counts.fragmentation[tier] = share
@@ -256,4 +274,6 @@ class RecordingObserver(CacheObserver):
                 expected_saving=counts.saving,
                 regret=counts.regret.snapshot(),
                 fragmentation=dict(counts.fragmentation),
+                late_calls=dict(counts.late),
+                away=dict(counts.away),
             )

@@ -16,6 +16,9 @@ from cache_core.tokens import Tokens
 log = logging.getLogger(__name__)
 
 _MAX_WAITING = 512  # asks; of more, requests are recomputed
+_PATIENCE = (
+    0.5  # of the time that is left: what one tier may take, so that a silent one leaves some for the others
+)
 _BREATH = 1e-4  # seconds for which other threads are let in between pieces of the work
 
 
@@ -85,6 +88,10 @@ class Ask(Inquiry):
         """Whether its time is over without an answer."""
         return self._answer is None and self._clock() >= self.deadline
 
+    @property
+    def patience(self) -> float:
+        return max(self.deadline - self._clock(), 0.0) * _PATIENCE
+
     def goes_on(self) -> bool:
         time.sleep(_BREATH)
         return not self._cancelled and self._clock() < self.deadline
@@ -129,7 +136,6 @@ class Asker:
         self._respond = respond
         self._ended = ended
         self._asks: Queue[Ask | None] = Queue(_MAX_WAITING)
-        self._current: Ask | None = None
         self._thread = Thread(target=self._run, name="kvgate tier lookup", daemon=True)
         self._thread.start()
 
@@ -137,12 +143,6 @@ class Asker:
     def idle(self) -> bool:
         """Whether every prompt has its answer."""
         return not self._asks.unfinished_tasks
-
-    @property
-    def hanging(self) -> Ask | None:
-        """The prompt whose answer is outstanding after its time; as long as that is so no other one is looked at."""
-        current = self._current
-        return current if current is not None and current.late else None
 
     def put(self, ask: Ask) -> bool:
         """Look for it; False: there are too many."""
@@ -162,14 +162,12 @@ class Asker:
 
     def _run(self) -> None:
         while (ask := self._asks.get()) is not None:
-            self._current = ask
             try:
                 ask.answered(self._respond(ask) if ask.waits else Answer(0))
             except Exception:
                 log.exception("the tiers below the device could not be asked")
                 ask.answered(Answer(0))
             finally:
-                self._current = None
                 self._asks.task_done()
                 self._ended()
         self._asks.task_done()

@@ -325,7 +325,7 @@ class Backup:
     def _pass_lacking(
         self, name: TierName, tier: Tier, wanted: _Wanted, headers: Sequence[BlockHeader], number: int
     ) -> None:
-        if self._note(name, tier, wanted, headers, number):
+        if tier.away("write") or self._note(name, tier, wanted, headers, number):
             return
         missing = ~tier.contains([header.key for header in headers])
         # What comes now must not outlive what lies before it.
@@ -355,10 +355,10 @@ class Backup:
         self, name: TierName, headers: Sequence[BlockHeader], number: int, ended: Ended = lambda _: None
     ) -> None:
         """Blocks of one scope, parents first, from the host to a colder tier; `number` is of the scope's last purge."""
-        if not headers:
+        tier = self._ways.colder[name]
+        if not headers or tier.away("write"):
             return
         allowed = partial(self._purges.storing, headers[0].identity, number, name)
-        tier = self._ways.colder[name]
         try:
             job = HostToTier(self._ways.host, tier, name, headers, allowed=allowed)
             self._ways.engine.submit(job, Priority.WRITE_BACK).when_ended(ended)

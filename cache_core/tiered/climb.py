@@ -82,15 +82,13 @@ class Climb:
         if transfer is not None:
             transfer.cancel(0.0)
 
-    def cancel(self) -> TierName | None:
-        """Nothing of it is wanted. Does not wait for a piece at work; says which tier has not answered."""
+    def cancel(self) -> None:
+        """Nothing of it is wanted. Does not wait for a piece at work."""
         with self._lock:
             self._cancelled = True
             transfer = self._transfer
-        if transfer is None or transfer.ended:
-            return None
-        transfer.cancel(0.0)
-        return transfer.job.source
+        if transfer is not None:
+            transfer.cancel(0.0)
 
     def _go_on(self, names: list[TierName]) -> None:
         there = self._look()
@@ -99,12 +97,13 @@ class Climb:
             names = names[1:]
         if self._cancelled:
             return
-        transfer = self._submit(names[0], places) if names and not self._enough else None
+        # One that comes to another end still brought up its first batches; for one that hangs nobody waits.
+        then = _Once(lambda: self._go_on(names[1:]))
+        transfer = self._submit(names[0], places, then) if names and not self._enough else None
         if transfer is None:
             self._ended()
             return
-        # One that comes to another end still brought up its first batches.
-        transfer.when_ended(lambda _: self._go_on(names[1:]))
+        transfer.when_ended(lambda _: then())
 
     def _may_be_in(self, name: TierName) -> Mask:
         mask: Mask = (self._sources == name) | (self._sources == "host")
@@ -116,10 +115,12 @@ class Climb:
             self._there, self._coming = there, None
         return there
 
-    def _submit(self, name: TierName, places: "np.ndarray[tuple[int], np.dtype[np.intp]]") -> Transfer | None:
+    def _submit(
+        self, name: TierName, places: "np.ndarray[tuple[int], np.dtype[np.intp]]", left: Callable[[], None]
+    ) -> Transfer | None:
         ways, wanted = self._ways, [self._headers[place] for place in places.tolist()]
         try:
-            job = TierToHost(ways.colder[name], name, ways.host, wanted, piece_blocks=self._piece)
+            job = TierToHost(ways.colder[name], name, ways.host, wanted, self._piece, left)
             transfer = ways.engine.submit(job, self._priority, self._deadline)
         except TransferRefusedError:
             return None
@@ -133,3 +134,17 @@ class Climb:
         if unwanted:
             transfer.cancel(0.0)
         return transfer
+
+
+class _Once:
+    """Calls what it was given, the first time it is called."""
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        self._lock = Lock()
+        self._work: Callable[[], None] | None = work
+
+    def __call__(self) -> None:
+        with self._lock:
+            work, self._work = self._work, None
+        if work is not None:
+            work()

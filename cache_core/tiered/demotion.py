@@ -43,6 +43,8 @@ class Demotion:
                 continue
             ends = list(headers)
             for name, tier in self._ways.colder.items():
+                if tier.away("write"):
+                    continue
                 for chain in self._chains(ends, tier):
                     self._pass_to(name, chain, number)
 

@@ -54,7 +54,6 @@ class Fetch:
         self.headers = headers
         self.sources = sources
         self.deadline = deadline
-        self.stuck: TierName | None = None  # the tier that did not answer before the deadline
         self._block_size = lease.length // lease.num_blocks
         self._loaded_blocks = 0
         self._piece = len(headers)  # blocks that come up together
@@ -149,7 +148,8 @@ class Fetch:
         if phase is _Phase.OVER:
             return False
         if phase is _Phase.CLIMBING:
-            self.stuck = climb.cancel() if climb is not None else None
+            if climb is not None:
+                climb.cancel()
             self._leave()
             return True
         with suppress(LeaseReleasedError):

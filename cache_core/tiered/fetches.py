@@ -6,7 +6,6 @@ from threading import Condition, Thread
 from typing import Protocol
 
 from cache_core.lease import Lease
-from cache_core.metrics import TierName
 from cache_core.tiered.fetch import Fetch
 from cache_core.transfer.clock import Clock
 
@@ -26,11 +25,6 @@ class Waited(Protocol):
         """On the engine's clock, in seconds."""
         ...
 
-    @property
-    def stuck(self) -> TierName | None:
-        """Once it was given up: the tier that did not answer before the deadline."""
-        ...
-
     def give_up(self) -> bool:
         """Nobody waits for it any more; False: it is over already."""
         ...
@@ -40,13 +34,11 @@ class Fetches:
     """A link notices a deadline between two pieces only; with a disk that hangs in one, nobody else would.
 
     Args:
-        late: called after a fetch missed its deadline, on this thread.
-        over: called after one ended, on whichever thread.
+        over: called after one ended or missed its deadline, on whichever thread.
     """
 
-    def __init__(self, clock: Clock, late: Callable[[Waited], None], over: Callable[[], None]) -> None:
+    def __init__(self, clock: Clock, over: Callable[[], None]) -> None:
         self._clock = clock
-        self._late = late
         self._over = over
         self._changed = Condition()
         self._running: dict[Waited, float] = {}  # with the moment at which each is late; inf: it was told
@@ -101,7 +93,7 @@ class Fetches:
             for fetch in late:
                 try:
                     if fetch.give_up():
-                        self._late(fetch)
+                        self._over()
                 except Exception:
                     log.exception("a late fetch could not be ended")
 

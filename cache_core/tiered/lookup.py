@@ -1,8 +1,7 @@
 """Where the blocks of a prompt are that the device does not have."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from threading import Lock
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -18,9 +17,13 @@ _PIECE = 256  # blocks asked for at once
 class Inquiry:
     """One look for a prompt, as whoever wants it sees it. This one waits as long as it takes."""
 
-    tier: TierName | None = None  # whose answer is outstanding
     alone = False  # whether computing is free meanwhile, and a load into the request's own blocks is welcome
     seen: SeenBelow | None = None  # what tiers have of it, once they were asked
+
+    @property
+    def patience(self) -> float | None:
+        """Seconds that one tier may take to answer; None: as long as any question."""
+        return None
 
     def goes_on(self) -> bool:
         """Whether the rest is still wanted. Called between pieces of the work, so that others can be let in."""
@@ -28,17 +31,10 @@ class Inquiry:
 
 
 class Lookup:
-    """Asks the tiers below the device in their order, warmest first. From any thread.
+    """Asks the tiers below the device in their order, warmest first. From any thread."""
 
-    A tier that hung is left in peace for `rest` seconds.
-    """
-
-    def __init__(self, tiers: Mapping[TierName, Tier], clock: Callable[[], float], rest: float) -> None:
+    def __init__(self, tiers: Mapping[TierName, Tier]) -> None:
         self._tiers = tiers
-        self._clock = clock
-        self._rest = rest
-        self._lock = Lock()
-        self._resting: dict[TierName, float] = {}  # until when
 
     def find(
         self, chain: PromptChain, first: int, inquiry: Inquiry
@@ -64,25 +60,6 @@ class Lookup:
         inquiry.seen = SeenBelow(first, tuple(sources), +ghosts)
         return headers, sources
 
-    def ask(self, name: TierName, tier: Tier, keys: Sequence[bytes], inquiry: Inquiry) -> Mask:
-        """Which of these a tier has; none while it rests."""
-        if not keys or self._rests(name):
-            return np.zeros(len(keys), dtype=np.bool_)
-        inquiry.tier = name
-        there = tier.contains(keys)
-        inquiry.tier = None
-        return there
-
-    def hung(self, tier: TierName | None) -> bool:
-        """A tier did not answer in time: it rests. False: it did so already, or is none that can hang."""
-        if tier is None or tier == "host" or tier not in self._tiers:
-            return False
-        with self._lock:
-            now = self._clock()
-            rested = self._resting.get(tier, now) > now
-            self._resting[tier] = now + self._rest
-        return not rested
-
     def _warmest(
         self, headers: Sequence[BlockHeader], inquiry: Inquiry
     ) -> tuple["np.ndarray[tuple[int], np.dtype[np.object_]]", dict[TierName, Mask]]:
@@ -91,17 +68,12 @@ class Lookup:
         lately: dict[TierName, Mask] = {}
         for name, tier in self._tiers.items():
             places = np.flatnonzero(found == "").tolist()
-            if not places or self._rests(name):
+            if not places or tier.away("read"):
                 continue
-            there = self.ask(name, tier, [headers[place].key for place in places], inquiry)
+            there = tier.ask([headers[place].key for place in places], inquiry.patience)
             found[np.array(places)[there]] = name
             lately[name] = tier.evicted_lately([header.key for header in headers]) & (found == "")
         return found, lately
-
-    def _rests(self, name: TierName) -> bool:
-        with self._lock:
-            now = self._clock()
-            return self._resting.get(name, now) > now
 
 
 def _leading(mask: Mask) -> int:

@@ -75,7 +75,6 @@ class OwnLoad:
     ) -> None:
         self.deadline = deadline
         self.layered = layered
-        self.stuck: TierName | None = None  # the tier that did not answer before the deadline
         self.end = (first + len(headers)) * block_size  # tokens from the prompt's start
         self.start: int | None = None  # tokens; None: no bytes are written yet
         self._ways = ways
@@ -216,7 +215,7 @@ class OwnLoad:
         if phase is _Phase.LOADING and transfer is not None:
             transfer.cancel(0.0)
         if phase is _Phase.CLIMBING:
-            self.stuck = self._climb.cancel()
+            self._climb.cancel()
         if phase in (_Phase.CLIMBING, _Phase.IN_HOST):
             self._ended(self)
         if phase not in (_Phase.LOADING, _Phase.OVER):

@@ -105,7 +105,7 @@ class StateBackup:
     def _pass_to(
         self, name: TierName, tier: Tier, chain: Sequence[BlockHeader], header: BlockHeader, number: int
     ) -> None:
-        if tier.contains([header.key])[0]:
+        if tier.away("write") or tier.contains([header.key])[0]:
             return
         allowed = partial(self._storing, name, tier, chain, number)
         try:

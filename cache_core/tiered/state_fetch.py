@@ -40,7 +40,6 @@ class StateFetch:
         self.header = header
         self.source = source
         self.deadline = deadline
-        self.stuck: TierName | None = None  # the tier that did not answer before the deadline
         self.arrived = False
         self.done = False  # with or without success
         self._landing = landing
@@ -76,7 +75,7 @@ class StateFetch:
         tier = ways.colder[self.source]
         self._submit(
             ways,
-            lambda: TierToHost(tier, self.source, rows, [self.header]),
+            lambda: TierToHost(tier, self.source, rows, [self.header], left=lambda: self._loaded(False)),
             priority,
             lambda _: self._load(ways, rows, priority),
         )
@@ -88,7 +87,6 @@ class StateFetch:
                 return False
             self.done, transfer = True, self._transfer
         if transfer is not None:
-            self.stuck = None if transfer.ended else transfer.job.source
             transfer.cancel(0.0)
         self._ended(self)
         return True

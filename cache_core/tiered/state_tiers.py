@@ -9,7 +9,7 @@ from cache_core.metrics import TierName
 from cache_core.state_groups import DeviceStates, StateGroup
 from cache_core.tiered.backup_lanes import BackupLanes
 from cache_core.tiered.fetches import Fetches
-from cache_core.tiered.lookup import Inquiry, Lookup
+from cache_core.tiered.lookup import Inquiry
 from cache_core.tiered.purges import Purges
 from cache_core.tiered.state_backup import StateBackup
 from cache_core.tiered.state_fetch import StateFetch
@@ -39,7 +39,6 @@ class StateTiers:
         ways: Ways,
         options: StateOptions,
         purges: Purges,
-        lookup: Lookup,
         fetches: Fetches,
         lanes: BackupLanes,
     ) -> None:
@@ -49,7 +48,6 @@ class StateTiers:
         self._group = options.group
         self._ways = ways
         self._purges = purges
-        self._lookup = lookup
         self._under_way = fetches
         self._lock = Lock()
         self._fetches: dict[bytes, StateFetch] = {}  # by key
@@ -72,9 +70,7 @@ class StateTiers:
         for stop in range(len(headers), 0, -_ASKED_AT_ONCE):
             start = max(stop - _ASKED_AT_ONCE, 0)
             keys = [replace(header, group=self._group).key for header in headers[start:stop]]
-            found = {
-                name: self._lookup.ask(name, tier, keys, inquiry) for name, tier in self._tiers().items()
-            }
+            found = {name: tier.ask(keys, inquiry.patience) for name, tier in self._tiers().items()}
             last = max((int(there.nonzero()[0].max(initial=-1)) for there in found.values()), default=-1)
             if last >= 0:
                 return start + last, next(name for name, there in found.items() if there[last])

@@ -80,7 +80,7 @@ class Sweeper:
 
     def clean(self) -> None:
         """Clean colder tiers and keep them to their watermarks, while nobody works."""
-        for name, tier in self._tiers.colder.items():
+        for name, tier in self._tiers.watched.items():
             began = self._clock()
             if began < self._rest_until.get(name, began) or not self._goes_on():
                 continue
@@ -89,7 +89,7 @@ class Sweeper:
             self._rest_until[name] = ended + _RESTS * (ended - began)
 
     def close(self) -> None:
-        """End the thread; one that cleans a disk that hangs is left to itself after some seconds."""
+        """End the thread, if it does within some seconds."""
         self._ended.set()
         self._thread.join(_CLOSING)
 

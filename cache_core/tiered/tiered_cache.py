@@ -22,12 +22,13 @@ from cache_core.tiered.chain import ScopeChains
 from cache_core.tiered.demotion import Demotion
 from cache_core.tiered.estimates import Estimates, MeasuringObserver
 from cache_core.tiered.fetch import Fetch
-from cache_core.tiered.fetches import Fetches, Waited
+from cache_core.tiered.fetches import Fetches
 from cache_core.tiered.lookup import Inquiry, Lookup
 from cache_core.tiered.prefetcher import Parts, Patience, Prefetcher, Together
 from cache_core.tiered.purger import Purged, Purger
 from cache_core.tiered.purges import Purges
 from cache_core.tiered.state_tiers import StateOptions, StateTiers
+from cache_core.tiered.watch import CallLimits, WatchedTier
 from cache_core.tiered.ways import Ways
 from cache_core.tiered.whole_prefetcher import WholePrefetcher
 from cache_core.tiers.base import Tier, TierStats
@@ -56,14 +57,15 @@ class TieringOptions:
     reserve_blocks: int = 64  # device blocks that fetches leave to running requests
     overlap: bool = True  # load the rear of a prefix while its front is computed, where that is sooner
     layered: bool | None = None  # compute early layers while later ones come up; None: on an accelerator
-    rest: float = 30.0  # seconds for which a tier that missed a deadline is not asked again
+    limits: CallLimits = field(default_factory=CallLimits)  # of what one call of a tier below the host takes
     links: Mapping[Way, LinkConfig] = field(default_factory=dict)  # how ways are used; others as they come
 
 
 class TieredCache:
     """`device` is the prefix cache requests lease from; everything else lies below it, filed by chain hash.
 
-    Every method may be called from any thread and returns without waiting for bytes to move, but for `close`.
+    Every method may be called from any thread and returns without waiting for bytes to move, but for `close`. What is
+    asked of a tier below the host, or moved from or to it, is left alone after its time, see `watch`.
 
     Args:
         colder: tiers below the host in the order they are asked, for example {"disk": DiskTier(...)}.
@@ -99,15 +101,17 @@ class TieredCache:
             self.options.links, clock=clock, observer=MeasuringObserver(observer, self._estimates)
         )
         self._clock = self._engine.clock
-        self._ways = Ways(device, host, self.colder, self._engine, up, down)
-        self._lookup = Lookup(self._below(), self._clock.now, self.options.rest)
-        self._fetches = Fetches(self._clock, self._late, self._on_ready)
+        self.watched: Mapping[TierName, WatchedTier] = {
+            name: WatchedTier(name, tier, self.options.limits, self._clock, observer)
+            for name, tier in self.colder.items()
+        }
+        self._ways = Ways(device, host, self.watched, self._engine, up, down)
+        self._lookup = Lookup(self._below())
+        self._fetches = Fetches(self._clock, self._on_ready)
         self._lanes = BackupLanes(self.colder)
         self.states: StateTiers | None = None
         if states is not None:
-            self.states = StateTiers(
-                self._ways, states, self._purges, self._lookup, self._fetches, self._lanes
-            )
+            self.states = StateTiers(self._ways, states, self._purges, self._fetches, self._lanes)
         parts = Parts(
             cache,
             self._chains,
@@ -153,7 +157,7 @@ class TieredCache:
         `on_ready` is called when `Ask.answer` is there.
         """
         matched, limit = self._prefetcher.missing(tokens, scope)
-        if matched >= limit or not self.host.num_blocks or self._hangs():
+        if matched >= limit or not self.host.num_blocks:
             return None
         wait = self._prefetcher.wait(matched, (limit - matched) // self.cache.block_size)
         ask = Ask(tokens, scope, self._clock.now() + wait, self._clock.now, alone)
@@ -165,14 +169,6 @@ class TieredCache:
     def _together(self, device: DeviceTier) -> Together:
         layered = self.options.layered
         return Together(self.options.overlap, device.device.type != "cpu" if layered is None else layered)
-
-    def _hangs(self) -> bool:
-        """Whether a tier does not even say what it has, and holds up the looks for others."""
-        hanging = self._asker.hanging
-        if hanging is None:
-            return False
-        self._tell_hung(hanging.tier)
-        return True
 
     def used(self, tokens: Tokens, scope: str = "default") -> None:
         """A request reused `tokens` (whole ready blocks): it is their second use, so they are worth a copy."""
@@ -216,7 +212,7 @@ class TieredCache:
 
         def elsewhere(keys: Sequence[bytes]) -> NDArray[np.bool_]:
             found = np.zeros(len(keys), dtype=np.bool_)
-            for tier in self.colder.values():
+            for tier in self.watched.values():
                 found |= tier.contains(keys)
             return found
 
@@ -282,7 +278,7 @@ class TieredCache:
         """On a thread; where one hangs in that tier already, that one."""
         thread = self._clearing.get(name)
         if thread is None or not thread.is_alive():
-            tier = self._below()[name]
+            tier = self.host if name == "host" else self.colder[name]
             thread = Thread(
                 target=lambda: counts.append(tier.clear()), name=f"kvgate {name} flush", daemon=True
             )
@@ -319,6 +315,16 @@ class TieredCache:
         """What the tiers below the device hold, and what happened to them."""
         return {name: tier.stats() for name, tier in self._below().items()}
 
+    def away(self) -> dict[TierName, str]:
+        """Tiers that hang too much: what is not done with them meanwhile, `read` (and with it written) or `written`."""
+        reads: dict[TierName, str] = {
+            name: "read" for name, tier in self.watched.items() if tier.away("read")
+        }
+        writes: dict[TierName, str] = {
+            name: "written" for name, tier in self.watched.items() if tier.away("write")
+        }
+        return writes | reads
+
     @property
     def idle(self) -> bool:
         """Whether nothing moves between tiers now."""
@@ -341,9 +347,11 @@ class TieredCache:
         self._purger.close(_CLOSING)
         self._fetches.close()
         self._engine.close(_CLOSING)
+        for watched in self.watched.values():
+            watched.close()
         if self.states is not None:
             self.states.close()
-        for name, tier in self._below().items():
+        for name, tier in {"host": self.host, **self.colder}.items():
             closing = Thread(target=tier.close, name=f"kvgate {name} closing", daemon=True)
             closing.start()
             closing.join(_CLOSING)
@@ -351,12 +359,4 @@ class TieredCache:
                 log.warning("the %s tier hangs and was not closed", name)
 
     def _below(self) -> dict[TierName, Tier]:
-        return {"host": self.host, **self.colder}
-
-    def _late(self, fetch: Waited) -> None:
-        self._tell_hung(fetch.stuck)
-        self._on_ready()
-
-    def _tell_hung(self, tier: TierName | None) -> None:
-        if self._lookup.hung(tier):
-            log.warning("the %s tier did not answer in time; it is not asked for a while", tier)
+        return {"host": self.host, **self.watched}

@@ -5,14 +5,15 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from threading import Lock
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cache_core.block_header import BlockHeader
+from cache_core.block_header import KEY_BYTES, BlockHeader
 from cache_core.drop_reason import DropReason
 from cache_core.metrics import CacheObserver, NullObserver, TierName
+from cache_core.transfer.job import Leavable
 
 Mask: TypeAlias = NDArray[np.bool_]
 # One writable, contiguous buffer a block; a uint8 array [n, block bytes] is a sequence of such rows.
@@ -20,6 +21,7 @@ BlockBytes: TypeAlias = Sequence[memoryview] | NDArray[np.uint8]
 
 
 GoesOn: TypeAlias = Callable[[], bool]
+CallKind: TypeAlias = Literal["read", "write"]  # questions are reads
 
 
 def for_ever() -> bool:
@@ -86,6 +88,10 @@ class Tier(ABC):
     def contains(self, keys: Sequence[bytes]) -> Mask:
         """Which keys (BlockHeader.key) `get` would look for. Reads no block and promises nothing."""
 
+    def ask(self, keys: Sequence[bytes], within: float | None) -> Mask:
+        """As `contains`, for who has only so many seconds. None of them, if a tier that is watched takes longer."""
+        return self.contains(keys)
+
     def stamp(self, keys: Sequence[bytes]) -> int | None:
         """A moment of the tier's own clock such that `kept_since` says whether these are still there.
 
@@ -136,6 +142,29 @@ class Tier(ABC):
         A tier that is fuller than `marks.start` afterwards lets go of what was used longest ago, down to `marks.stop`:
         so there is room before it is needed. `goes_on` is asked before each piece of the work: False ends it.
         """
+
+    def run(self, kind: CallKind, work: Callable[[], None], blocks: int) -> Leavable | None:
+        """Do `work`, which calls `get` or `put` for so many blocks. None: it is done, or not begun at all.
+
+        Here and now; a tier that is watched does it on a thread that can be left alone with it.
+        """
+        work()
+        return None
+
+    def away(self, kind: CallKind) -> bool:
+        """Whether the tier hangs so much that it is neither asked nor read, or that nothing is written to it."""
+        return False
+
+    def probe(self) -> None:
+        """Touch what the tier lies on, past whatever is kept in memory. For a tier that was away; may hang.
+
+        Raises:
+            Exception: it does not work.
+        """
+        self.contains([bytes(KEY_BYTES)])
+
+    def set_aside(self) -> None:  # noqa: B027 - most have none
+        """A call hangs: threads of the tier that hang with it must not be waited for by the next ones."""
 
     @abstractmethod
     def stats(self) -> TierStats:

@@ -122,6 +122,26 @@ def supports_direct(files: Files, folder: Path) -> bool:
         probe.unlink(missing_ok=True)
 
 
+def probe_folder(files: Files, folder: Path, name: str, direct: bool = False) -> None:
+    """Write a page to a file of that name, sync it, read it and remove it; `direct`: past the page cache.
+
+    Raises:
+        OSError: what the system said.
+    """
+    path = folder / name
+    open_file = files.open_direct if direct else files.open
+    handle = open_file(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+    try:
+        page = aligned_buffer(ALIGNMENT)
+        write_fully(files, handle, page, 0)
+        files.sync(handle)
+        if read_fully(files, handle, [page], 0) != len(page):
+            raise OSError(errno.EIO, "what was written is not there")
+    finally:
+        os.close(handle)
+        files.unlink(path)
+
+
 def make_private(folder: Path) -> None:
     """A folder that its owner alone can enter, made or tightened."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -1,17 +1,14 @@
 """The host tier: blocks in one arena of main memory, each in one contiguous row."""
 
-import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from threading import Lock
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cache_core.block_header import BlockHeader
-from cache_core.block_pool import BlockPool, Blocks
+from cache_core.block_pool import BlockPool, Blocks, single_holds
 from cache_core.drop_reason import DropReason
 from cache_core.ghosts import Ghosts
 from cache_core.memory import anonymous_memory
@@ -30,23 +27,12 @@ from cache_core.tiers.base import (
     buffers_of,
     for_ever,
 )
+from cache_core.tiers.host_arena import Arena, take_arena
+from cache_core.tiers.host_filling import NO_ROW, Fillings, Reservation
 from cache_core.tiers.host_sums import RowSums
 from cache_core.tiers.host_table import HostTable
 
-_log = logging.getLogger(__name__)
-
-Arena = NDArray[np.uint8]
-NO_ROW = -1
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Reservation:
-    """Rows that are being filled. Nobody sees them before `HostTier.publish`, which must be called once."""
-
-    headers: tuple[BlockHeader, ...]
-    rows: Blocks  # int32 [headers]; NO_ROW: there already, being filled by another, or no room
-    there: Mask  # which are ready in the tier already
-    purges: int  # the tier's last one when it was made
+__all__ = ["NO_ROW", "HostTier", "Reservation"]
 
 
 class HostTier(Tier):
@@ -84,9 +70,9 @@ class HostTier(Tier):
         self._counters = TierCounters("host", self._observer)
         self._on_evict = on_evict
         self._purges = PurgeNumbers()
-        self._filling: set[bytes] = set()
-        self.refusal: str | None = None  # why the tier is off
-        self.rows = self._arena(capacity // block_bytes, allocate)  # uint8 [num_blocks, block_bytes]
+        self._filling = Fillings()
+        # uint8 [num_blocks, block_bytes]; and why the tier is off.
+        self.rows, self.refusal = take_arena(capacity // block_bytes, block_bytes, allocate)
         self.num_blocks = len(self.rows)
         self._sums = RowSums(self.rows) if checksums and self.num_blocks else None
         self.pinned = bool(self.num_blocks and pin_memory is not None and pin_memory(self.rows))
@@ -95,19 +81,6 @@ class HostTier(Tier):
         self._lost = 0  # of what was used from then on, nothing is lost
         self._ticks = TickTimes(clock)
         self._ghosts = Ghosts(self.num_blocks)
-
-    def _arena(self, blocks: int, allocate: Callable[[int], Arena]) -> Arena:
-        nothing = np.empty((0, self.block_bytes), dtype=np.uint8)
-        if not blocks:
-            self.refusal = "its capacity is less than one block"
-            return nothing
-        try:
-            memory = allocate(blocks * self.block_bytes)
-        except (OSError, MemoryError, ValueError, OverflowError) as error:
-            self.refusal = f"the machine refused {blocks * self.block_bytes} bytes: {error}"
-            _log.warning("The host tier is off: %s", self.refusal)
-            return nothing
-        return memory.reshape(blocks, self.block_bytes)
 
     # In place, for transfers.
 
@@ -124,17 +97,17 @@ class HostTier(Tier):
             for place, header in enumerate(headers):
                 there[place] = self._table.row(header.key) is not None
                 if not there[place] and header.key not in self._filling and self._fits(header):
-                    self._filling.add(header.key)
+                    self._filling.begin(header.key)
                     wanted.append(place)
             before = self._table.parents([headers[place] for place in wanted])
             self._use(before)
             keep = None if only_copies else before
             room = self._make_room([headers[place].identity for place in wanted], evicted, keep)
-            for place in wanted[room:]:
-                self._filling.discard(headers[place].key)
+            self._filling.not_begun([headers[place].key for place in wanted[room:]])
             if room and self._pool is not None:
                 rows[wanted[:room]] = self._pool.allocate(room)
             reservation = Reservation(tuple(headers), rows, there, self._purges.now)
+            self._filling.made(reservation)
         self._counters.drop(DropReason.NO_ROOM, len(wanted) - room)
         self._tell_evicted(evicted)
         return reservation
@@ -147,11 +120,9 @@ class HostTier(Tier):
             identities = {header.identity for header in reservation.headers}
             purged = {one for one in identities if self._purges.last(one) > reservation.purges}
             stored = []
-            for place, header in enumerate(reservation.headers):
-                if rows[place] == NO_ROW:
-                    continue
-                self._filling.discard(header.key)
-                if whole[place] and header.identity not in purged:
+            for place in self._filling.end(reservation):
+                header = reservation.headers[place]
+                if whole[place] and header.identity not in purged and self._table.row(header.key) is None:
                     self._table.add(header, int(rows[place]), sums.get(place, 0))
                     stored.append(place)
             good = rows[stored]
@@ -161,6 +132,11 @@ class HostTier(Tier):
                 self._pool.release(bad)
             self._use(good[::-1])
         self._counters.add(stored=len(good), written_bytes=len(good) * self.block_bytes)
+
+    def let_others_fill(self, reservation: Reservation) -> None:
+        """What fills it hangs: its rows stay reserved until `publish`; its blocks may come another way meanwhile."""
+        with self._lock:
+            self._filling.leave(reservation)
 
     def pin(self, headers: Sequence[BlockHeader], use: bool = True) -> Blocks:
         """int32 [headers]: the row of each block, checked and held until `unpin`; NO_ROW where there is none.
@@ -194,7 +170,7 @@ class HostTier(Tier):
     def unpin(self, rows: Blocks) -> None:
         """Let go of what `pin` gave; NO_ROW is skipped."""
         with self._lock:
-            for one in _one_hold_each(rows):
+            for one in single_holds(rows[rows != NO_ROW]):
                 self._release(one)
 
     # The Tier interface.
@@ -332,7 +308,7 @@ class HostTier(Tier):
         """
         with self._lock:
             if self._pool is not None:
-                self._table.check(self._pool, len(self._filling))
+                self._table.check(self._pool, self._filling.rows())
 
     # Under the lock.
 
@@ -384,7 +360,7 @@ class HostTier(Tier):
 
     def _retain(self, rows: Blocks) -> None:
         if self._pool is not None:
-            for one in _one_hold_each(rows):
+            for one in single_holds(rows[rows != NO_ROW]):
                 self._pool.retain(one)
 
     def _release(self, rows: Blocks) -> None:
@@ -421,10 +397,3 @@ class HostTier(Tier):
             self._observer.evicted("host", "lru", blocks, age)
         if self._on_evict is not None:
             self._on_evict([key for key, _ in evicted])
-
-
-def _one_hold_each(rows: Blocks) -> list[Blocks]:
-    """`rows` in as few arrays as possible that name no row twice: a pool counts one holder a call."""
-    rows = rows[rows != NO_ROW]
-    distinct, counts = np.unique(rows, return_counts=True)
-    return [distinct[counts > time] for time in range(int(counts.max()) if len(counts) else 0)]

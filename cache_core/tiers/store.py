@@ -4,7 +4,7 @@ import threading
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, wait
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from cache_core.metrics import CacheObserver, NullObserver
 from cache_core.purge_numbers import PurgeNumbers
 from cache_core.tiers.base import BlockBytes, Mask, Tier, TierCounters, buffers_of
 from cache_core.tiers.codec import Codec
+from cache_core.tiers.io_threads import IoThreads
 
 _SLACK = 64 << 10  # bytes an object may be longer than its payload: header, token ids, padding of a codec
 _BELIEVED = 60.0  # seconds
@@ -43,7 +44,7 @@ class StoreTier(Tier):
         self._mac_key = mac_key
         self._observer = observer or NullObserver()
         self._counters = TierCounters("store", self._observer)
-        self._pool = ThreadPoolExecutor(parallel, thread_name_prefix="kvgate-store")
+        self._pool = IoThreads(parallel, "kvgate-store")
         self._purges = PurgeNumbers()
         self._clock = clock
         self._lost = float("-inf")  # when some were removed by this user
@@ -117,8 +118,11 @@ class StoreTier(Tier):
         self._lost = self._clock()
         return self._discard(keys)
 
+    def set_aside(self) -> None:
+        self._pool.set_aside()
+
     def close(self) -> None:
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._pool.close()
 
     def _purge_begins(self, identity: bytes) -> None:
         self._lost = self._clock()

@@ -24,7 +24,7 @@ from cache_core.metrics import CacheObserver
 from cache_core.tiers.base import FULL, GoesOn, Mask, TierStats, Watermarks, for_ever
 from cache_core.tiers.codec import Codec
 from cache_core.tiers.errors import PurgeFailedError, TierError
-from cache_core.tiers.files import Files, make_private, read_fully, reason_of, write_fully
+from cache_core.tiers.files import Files, make_private, probe_folder, read_fully, reason_of, write_fully
 from cache_core.tiers.store import Record, StoreTier, require_secret
 
 Found = tuple[float, int, Path]  # last use by the clock of the file system, bytes, path
@@ -83,6 +83,11 @@ class StoreFolder(StoreTier):
     def contains(self, keys: Sequence[bytes]) -> Mask:
         there = [not self._is_banned(key) and self._path(key).exists() for key in keys]
         return np.array(there, dtype=np.bool_)
+
+    def probe(self) -> None:
+        if not self._is_there():
+            raise TierError(f"{self.options.folder} is away, is it not mounted?")
+        probe_folder(self._files, self.options.folder, f".probe-{secrets.token_hex(8)}{_PART}")
 
     def touch(self, keys: Sequence[bytes]) -> None:
         for key in keys:

@@ -11,7 +11,7 @@ import logging
 import socket
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import wait
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Protocol, cast
@@ -25,6 +25,7 @@ from cache_core.metrics import CacheObserver
 from cache_core.tiers.base import FULL, GoesOn, Mask, TierStats, Watermarks, for_ever
 from cache_core.tiers.codec import Codec
 from cache_core.tiers.errors import PurgeFailedError, TierError
+from cache_core.tiers.io_threads import IoThreads
 from cache_core.tiers.store import Record, StoreTier, require_secret
 
 log = logging.getLogger(__name__)
@@ -98,7 +99,7 @@ class StoreMooncake(StoreTier):
         mark = hmac.new(options.mac_key, b"kvgate store names", hashlib.sha256).hexdigest()[:16]
         self._prefix = f"kvgate/{mark}/"
         self._own = threading.local()  # a worker's staging
-        self._asking = ThreadPoolExecutor(options.parallel, thread_name_prefix="kvgate-store-ask")
+        self._asking = IoThreads(options.parallel, "kvgate-store-ask")
         self._banned: set[bytes] = set()  # identities that were purged while they could not be erased
 
     def contains(self, keys: Sequence[bytes]) -> Mask:
@@ -108,6 +109,7 @@ class StoreMooncake(StoreTier):
         done, _ = wait([asked], self.options.patience)
         if not done:
             asked.cancel()
+            self._asking.set_aside()
             self._counters.drop(DropReason.SLOW, len(keys))
             return np.zeros(len(keys), dtype=np.bool_)
         codes = asked.result()
@@ -116,6 +118,11 @@ class StoreMooncake(StoreTier):
         return np.array(
             [c == 1 and not self._is_banned(k) for k, c in zip(keys, codes, strict=True)], np.bool_
         )
+
+    def probe(self) -> None:
+        (code,) = self._client.batch_is_exist([f"{self._prefix}probe"])
+        if code < 0:
+            raise TierError(f"the Mooncake master at {self.options.master} does not answer (code {code})")
 
     def touch(self, keys: Sequence[bytes]) -> None:
         """Nothing: reading and asking count as use there."""
@@ -158,7 +165,7 @@ class StoreMooncake(StoreTier):
     def close(self) -> None:
         """As every tier's. Waits for calls under way, which the client must outlive: half a minute if it hangs."""
         for workers in (self._pool, self._asking):
-            workers.shutdown(wait=True, cancel_futures=True)
+            workers.close(wait=True)
         self._client.close()
 
     def _together(self, block_bytes: int) -> int:

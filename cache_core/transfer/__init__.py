@@ -2,7 +2,7 @@
 
 from cache_core.transfer.clock import Clock, SystemClock
 from cache_core.transfer.engine import TransferEngine, Way
-from cache_core.transfer.job import Job, Pending, Piece
+from cache_core.transfer.job import Job, Leavable, Pending, Piece
 from cache_core.transfer.link import Link, LinkConfig
 from cache_core.transfer.token_bucket import TokenBucket
 from cache_core.transfer.transfer import Priority, Transfer, TransferRefusedError
@@ -10,6 +10,7 @@ from cache_core.transfer.transfer import Priority, Transfer, TransferRefusedErro
 __all__ = [
     "Clock",
     "Job",
+    "Leavable",
     "Link",
     "LinkConfig",
     "Pending",

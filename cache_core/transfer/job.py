@@ -16,12 +16,29 @@ class Pending(Protocol):
         ...
 
 
+class Leavable(ABC):
+    """A piece that a thread of its own works on. After its time a link goes on without it."""
+
+    began: float  # by the clock
+    limit: float  # seconds it may take, where nobody who waits for it has less
+    error: Exception | None  # why it failed; known when it is over
+
+    @abstractmethod
+    def wait(self, until: float) -> bool:
+        """Wait for its end; False: it is still at work at that moment of the clock."""
+
+    @abstractmethod
+    def leave(self, then: Callable[[], None]) -> None:
+        """Nobody waits for it any more. `then` is called once, when it is over, on whichever thread."""
+
+
 @dataclass(frozen=True, slots=True)
 class Piece:
     """The smallest step: once begun it is finished, so its size bounds how long a cancel waits."""
 
     nbytes: int
-    run: Callable[[], Pending | None]  # on a link's thread; None: the bytes are there when it returns
+    # On a link's thread; None: the bytes are there when it returns.
+    run: Callable[[], Pending | Leavable | None]
 
 
 class Job(ABC):
@@ -34,6 +51,9 @@ class Job(ABC):
 
     def piece_done(self, index: int) -> None:  # noqa: B027  most jobs need nothing here
         """The bytes of that piece are there. Called on a link's thread, in order."""
+
+    def piece_left(self) -> None:  # noqa: B027  as above
+        """A piece hangs, and the link goes on without it: until its end bytes may be read and written."""
 
     def moved(self, index: int) -> int:
         """Bytes of that piece that really moved; asked after `piece_done`, in order."""

@@ -9,11 +9,15 @@ from time import monotonic
 
 from cache_core.metrics import CacheObserver, Outcome
 from cache_core.transfer.clock import Clock
-from cache_core.transfer.job import Job, Pending, Piece
+from cache_core.transfer.job import Job, Leavable, Pending, Piece
 from cache_core.transfer.token_bucket import TokenBucket
 from cache_core.transfer.transfer import Priority, Transfer, TransferRefusedError
 
 _log = logging.getLogger(__name__)
+
+_LEAST_PATIENCE = (
+    0.5  # seconds that a piece has at least, however soon after its begin nobody wants it any more
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +98,8 @@ class Link:
     def queued_bytes(self, priority: Priority = Priority.WRITE_BACK) -> int:
         """Bytes still to move that are at least that urgent."""
         with self._lock:
-            return sum(one.left_bytes for one in self._live if one.priority <= priority)
+            going = (one for one in self._live if one.stopping is None)
+            return sum(one.left_bytes for one in going if one.priority <= priority)
 
     @property
     def idle(self) -> bool:
@@ -113,7 +118,7 @@ class Link:
         ends = None if timeout is None else monotonic() + timeout
         for worker in self._workers:
             worker.join(None if ends is None else max(ends - monotonic(), 0.0))
-        return not any(worker.is_alive() for worker in self._workers)
+        return not any(worker.is_alive() for worker in self._workers) and self.idle
 
     # The queue, under the lock.
 
@@ -209,10 +214,28 @@ class Link:
         if pending is None:
             self._complete(transfer)
             return None
+        if isinstance(pending, Leavable):
+            self._watch(transfer, pending)
+            return None
         if self._config.workers == 1:  # with more, another one's piece might arrive first
             with self._lock:
                 self._go_on(transfer)
         return pending
+
+    def _watch(self, transfer: Transfer, piece: Leavable) -> None:
+        """Wait for a piece that another thread works on, within its time; without it the link goes on."""
+        until = piece.began + piece.limit
+        if transfer.deadline is not None:
+            until = min(until, max(transfer.deadline, piece.began + _LEAST_PATIENCE))
+        if piece.wait(until):
+            self._complete(transfer, piece.error)
+            return
+        with self._lock:
+            transfer.stopping = transfer.stopping or "expired"
+        try:
+            transfer.job.piece_left()
+        finally:
+            piece.leave(lambda: self._complete(transfer, piece.error))
 
     def _await(self, transfer: Transfer, pending: Pending) -> None:
         try:

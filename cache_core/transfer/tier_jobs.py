@@ -10,7 +10,7 @@ from cache_core.block_header import BlockHeader
 from cache_core.metrics import TierName
 from cache_core.tiers.base import Tier
 from cache_core.tiers.host import NO_ROW, HostTier
-from cache_core.transfer.job import Job, Piece
+from cache_core.transfer.job import Job, Leavable, Piece
 
 PIECE_BLOCKS = 64
 
@@ -20,7 +20,8 @@ Places: TypeAlias = "np.ndarray[tuple[int], np.dtype[np.intp]]"  # in the header
 class TierToHost(Job):
     """Fetches blocks from a colder tier into the host tier; those served count, whatever became of the rest.
 
-    `timeout` (seconds) is for each batch of `piece_blocks`, so a stuck disk holds nobody longer.
+    `piece_blocks` are read together: what a tier that hangs holds at once. `left` is called when it does: what has not
+    come by then may come late, or not at all.
     """
 
     target: TierName = "host"
@@ -31,16 +32,21 @@ class TierToHost(Job):
         source: TierName,
         host: HostTier,
         headers: Sequence[BlockHeader],
-        timeout: float | None = None,
         piece_blocks: int = PIECE_BLOCKS,
+        left: Callable[[], None] = lambda: None,
     ) -> None:
+        self._left = left
         self.source = source
-        self._host, self._tier, self._timeout = host, tier, timeout
+        self._host, self._tier = host, tier
         self._reservation = host.reserve(headers, only_copies=True)
         self.served = np.zeros(len(headers), dtype=np.bool_)  # which arrived
         places = np.flatnonzero(self._reservation.rows != NO_ROW)
         self._batches = _batches(places, piece_blocks)
         self.pieces = _pieces(self._batches, host.block_bytes, self._fetch)
+
+    def piece_left(self) -> None:
+        self._host.let_others_fill(self._reservation)
+        self._left()
 
     def moved(self, index: int) -> int:
         return int(self.served[self._batches[index]].sum()) * self._host.block_bytes
@@ -48,10 +54,13 @@ class TierToHost(Job):
     def finish(self, done: bool) -> None:
         self._host.publish(self._reservation, self.served)
 
-    def _fetch(self, places: Places) -> None:
+    def _fetch(self, places: Places) -> Leavable | None:
+        return self._tier.run("read", lambda: self._read(places), len(places))
+
+    def _read(self, places: Places) -> None:
         headers = [self._reservation.headers[place] for place in places]
         rows = [memoryview(self._host.rows[row]) for row in self._reservation.rows[places]]
-        self.served[places] = self._tier.get(headers, rows, self._timeout)
+        self.served[places] = self._tier.get(headers, rows)
 
 
 StoringAllowed = Callable[[], AbstractContextManager[bool]]
@@ -93,7 +102,10 @@ class HostToTier(Job):
     def finish(self, done: bool) -> None:
         self._host.unpin(self._rows)
 
-    def _store(self, places: Places) -> None:
+    def _store(self, places: Places) -> Leavable | None:
+        return self._tier.run("write", lambda: self._write(places), len(places))
+
+    def _write(self, places: Places) -> None:
         rows = [memoryview(self._host.rows[row]) for row in self._rows[places]]
         with self._allowed() as allowed:
             if allowed:
@@ -104,5 +116,7 @@ def _batches(places: Places, size: int) -> list[Places]:
     return [places[start : start + size] for start in range(0, len(places), size)]
 
 
-def _pieces(batches: Sequence[Places], block_bytes: int, move: Callable[[Places], None]) -> list[Piece]:
+def _pieces(
+    batches: Sequence[Places], block_bytes: int, move: Callable[[Places], Leavable | None]
+) -> list[Piece]:
     return [Piece(len(batch) * block_bytes, lambda batch=batch: move(batch)) for batch in batches]  # type: ignore[misc]

@@ -208,7 +208,11 @@ class EmbeddedAdapter(EngineAdapter):
         return {**own, **flat_record(self.observer.record())}
 
     async def health(self) -> Health:
-        return Health(True, "ready") if self.engine.alive else Health(False, "the engine has stopped")
+        if not self.engine.alive:
+            return Health(False, "the engine has stopped")
+        away = {} if self.tiers is None else self.tiers.away()
+        told = [f"the {tier} tier hangs and is not {what}" for tier, what in away.items()]
+        return Health(True, "; ".join(["ready", *told]))
 
     async def flush(self, tiers: Collection[Tier] | None = None) -> None:
         if self.tiers is None:

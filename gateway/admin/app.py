@@ -76,7 +76,13 @@ class AdminApp:
     async def _engines(self, _: Request) -> Response:
         served = self._parts.served
         local = [
-            {"name": each.name, "models": served.local_models(), "replicas": []} for each in served.local()
+            {
+                "name": each.name,
+                "models": served.local_models(),
+                "replicas": [],
+                "health": (await each.engine.health()).detail,
+            }
+            for each in served.local()
         ]
         engines = [
             *local,

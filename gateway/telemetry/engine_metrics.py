@@ -27,6 +27,7 @@ _NOW = frozenset(
         "blocks_leased",
         "fragmentation",
         "cache_fragmentation",
+        "cache_away",
         "cache_expected_saving_seconds",  # may shrink
         "state_snapshots",
         "state_snapshot_bytes",
@@ -44,6 +45,8 @@ _PARTS = {
     "cache_decided_load_blocks": ("tier",),
     "cache_fragmentation": ("tier",),
     "cache_moved_bytes": ("source", "target"),
+    "cache_late_calls": ("tier", "kind"),
+    "cache_away": ("tier", "kind"),
     "cache_transfer_seconds": ("source", "target"),
     "cache_drops": ("tier", "reason"),
     "cache_coded": ("tier", "outcome"),

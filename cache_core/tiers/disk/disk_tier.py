@@ -11,7 +11,6 @@ import numpy as np
 
 from cache_core.block_header import BlockHeader
 from cache_core.drop_reason import DropReason
-from cache_core.ghosts import Ghosts
 from cache_core.metrics import CacheObserver, NullObserver
 from cache_core.purge_numbers import PurgeNumbers
 from cache_core.tick_times import TickTimes
@@ -34,14 +33,15 @@ from cache_core.tiers.disk.integrity import check
 from cache_core.tiers.disk.options import DiskOptions
 from cache_core.tiers.disk.purge import PurgeJournal, erase
 from cache_core.tiers.disk.reader import Reader, Wanted
+from cache_core.tiers.disk.room import DiskRoom
 from cache_core.tiers.disk.segment import Segment
 from cache_core.tiers.disk.writer import Record, Writer, record_of
 from cache_core.tiers.errors import TierError
-from cache_core.tiers.files import Files, make_private, reason_of, supports_direct
+from cache_core.tiers.files import Files, make_private, probe_folder, reason_of, supports_direct
 from cache_core.tiers.folder_lock import FolderLock
 
 _T = TypeVar("_T")
-_INDEX_SLACK = 1 << 20  # bytes the index may grow by before the next look at the budget
+_PROBE = "probe"  # a file's name
 # Bytes that do not come back however often they are read: such a block is forgotten. Other failures may pass.
 _PASSING = (DropReason.SLOW, DropReason.PERMISSION, DropReason.WRONG_SIZE, DropReason.DISK_FULL)
 
@@ -72,12 +72,7 @@ class DiskTier(Tier):
         self._observer = observer or NullObserver()
         self._counters = TierCounters("disk", self._observer)
         self._clock = clock
-        self._lost = 0  # in segments that were used from then on, nothing is lost
-        self._changed = True  # something may be dead in segments that was not when `clean` looked last
-        self._ghosts: Ghosts | None = None  # nothing was evicted yet
         self._purges = PurgeNumbers()
-        self._room = options.capacity_bytes  # less when the disk turned out to be smaller
-        self._index_slack = min(_INDEX_SLACK, options.capacity_bytes // 8)
         self._closed = False
         with _opening(options.folder):
             make_private(options.folder)
@@ -94,11 +89,21 @@ class DiskTier(Tier):
         self._catalog = Catalog(folder, self._files, self.direct)
         self._ticks = TickTimes(self._clock, self._catalog.ticks)
         self._writer = Writer(self._catalog.create, options.segment_limit, options.write_bytes, options.apart)
+        self._room = DiskRoom(
+            options,
+            self._catalog,
+            self._writer,
+            self._ticks,
+            self._counters,
+            self._observer,
+            self._indexed,
+            self._repair,
+        )
         self._journal = PurgeJournal(folder)
         for identity in self._journal.pending():
             self._erase(identity)
         self._reader = Reader(options.codec, options.read_bytes, options.queue_depth)
-        self._make_room(0)
+        self._room.make(0)
 
     # What a tier does.
 
@@ -158,14 +163,14 @@ class DiskTier(Tier):
         return self._catalog.least_use(numbers)
 
     def kept_since(self, moment: int) -> bool:
-        return moment >= self._lost
+        return self._room.kept_since(moment)
 
     def evicted_lately(self, keys: Sequence[bytes]) -> Mask:
-        return np.zeros(len(keys), dtype=np.bool_) if self._ghosts is None else self._ghosts.has(keys)
+        return self._room.evicted_lately(keys)
 
     def delete(self, keys: Sequence[bytes]) -> int:
         with self._write:
-            self._lose()
+            self._room.lose()
             return self._indexed(lambda index: index.remove(keys), 0)
 
     def touch(self, keys: Sequence[bytes]) -> None:
@@ -182,8 +187,8 @@ class DiskTier(Tier):
         with self._write:
             self._require_open()
             self._purges.add(identity)
-            self._ghosts = None
-            self._lose()
+            self._room.forget_evicted()
+            self._room.lose()
             self._writer.seal()
             return self._erase(identity)
 
@@ -192,18 +197,24 @@ class DiskTier(Tier):
         with self._write:
             self._require_open()
             self._writer.seal()
-            self._lose()
-            return sum(self._removed(segment) for segment in list(self._catalog.segments.values()))
+            self._room.lose()
+            return sum(self._room.removed(segment) for segment in list(self._catalog.segments.values()))
 
     def clean(self, goes_on: GoesOn = for_ever, marks: Watermarks = FULL) -> int:
         freed = 0
         for segment, size in self._mostly_dead():  # others may write between two segments
             if not goes_on():
-                self._changed = True  # the rest is for the next time
+                self._room.changed = True  # the rest is for the next time
                 break
             with self._write:
                 freed += self._clean(segment, size, goes_on)
-        return freed + self._sweep(goes_on, marks)
+        return freed + self._room.sweep(goes_on, marks, self._write)
+
+    def probe(self) -> None:
+        probe_folder(self._files, self.options.folder, _PROBE, self.direct)
+
+    def set_aside(self) -> None:
+        self._reader.set_aside()
 
     def stats(self) -> TierStats:
         count = self._indexed(lambda index: index.count(), 0)
@@ -258,7 +269,7 @@ class DiskTier(Tier):
                 if reason not in _PASSING:
                     bad.append((keys[row], place))
         if bad:
-            self._lose()
+            self._room.lose()
             self._indexed(lambda index: index.remove_at(bad), None)
 
     def _count(self, served: Mask, places: Sequence[Place | None], outs: Sequence[memoryview]) -> None:
@@ -281,7 +292,7 @@ class DiskTier(Tier):
         with self._write:
             self._require_open()
             allowed = [(row, record) for row, record in batch if self._purges.last(record.identity) <= began]
-            self._drop(DropReason.PURGED, len(batch) - len(allowed))
+            self._counters.drop(DropReason.PURGED, len(batch) - len(allowed))
             records = [record for _, record in allowed]
             keys = self._append(records)
         for row, record in allowed:
@@ -290,76 +301,23 @@ class DiskTier(Tier):
 
     def _append(self, records: Sequence[Record]) -> set[bytes]:
         """The keys of what is on disk and in the index now."""
-        no_room = self._make_room(sum(record.length for record in records))
+        no_room = self._room.make(sum(record.length for record in records))
         if no_room is not None:
-            self._drop(no_room, len(records))
+            self._counters.drop(no_room, len(records))
             return set()
         appended = self._writer.append(records, self.options.sync)
         if appended.failed is not None:
-            self._drop(appended.failed, len(records) - len(appended.added))
+            self._counters.drop(appended.failed, len(records) - len(appended.added))
             if appended.failed is DropReason.DISK_FULL:
-                self._room = min(self._room, self._catalog.used_bytes())
+                self._room.is_full()
         try:
             self._catalog.index.add(appended.added, self._catalog.rows(appended.before))
         except IndexFailedError:
-            self._drop(DropReason.INDEX_ERROR, len(appended.added))
+            self._counters.drop(DropReason.INDEX_ERROR, len(appended.added))
             self._writer.take_back(appended)
         except IndexDamagedError:
             self._repair(self._catalog.index)  # which finds them in their segments
         return {added.key for added in appended.added}
-
-    def _make_room(self, needed: int) -> DropReason | None:
-        """Drop what was used longest ago, of scopes over their share first, until `needed` bytes fit; says why not."""
-        capacity, slack = self.options.capacity_bytes, self._index_slack
-        share = int(self.options.scope_share * capacity)
-        while self._catalog.used_bytes() + needed > max(self._room - slack, needed):
-            segment = self._catalog.next_to_go(share)
-            if segment is None:
-                break
-            self._writer.seal([segment])
-            try:
-                self._evict(segment)
-            except OSError as error:
-                return reason_of(error)
-            except IndexDamagedError:
-                self._repair(self._catalog.index)
-        # a disk that was full once may have room again
-        self._room = min(capacity, self._room + self.options.segment_limit // 8)
-        return None if self._catalog.used_bytes() + needed <= capacity else DropReason.TOO_LARGE
-
-    def _removed(self, segment: Segment) -> int:
-        """Drop a segment; says how many blocks went with it."""
-        try:
-            return self._catalog.drop(segment)
-        except OSError as error:
-            self._counters.drop(reason_of(error))
-        except IndexDamagedError:
-            self._repair(self._catalog.index)
-        return 0
-
-    def _lose(self) -> None:
-        """Something goes that was not used longest ago: of nothing it is certain any more that it is there."""
-        self._lost = self._catalog.ticks + 1
-        self._changed = True
-
-    def _evict(self, segment: Segment) -> None:
-        """Drop a segment to make room.
-
-        Raises:
-            OSError, IndexDamagedError: as `Catalog.drop`.
-        """
-        nothing: list[bytes] = []
-        keys = self._indexed(lambda index: index.keys_in(segment.number), nothing)
-        self._lost = max(self._lost, segment.used + 1)
-        self._changed = True  # what was dead in it counts no more
-        blocks = self._catalog.drop(segment)
-        self._counters.add(evicted=blocks)
-        if blocks:
-            self._observer.evicted("disk", "lru", blocks, self._ticks.age(segment.used))
-        if keys and self._ghosts is None:
-            self._ghosts = Ghosts(self.options.capacity_bytes * len(keys) // max(segment.size, 1))
-        if self._ghosts is not None:
-            self._ghosts.add(keys)
 
     def _erase(self, identity: bytes) -> int:
         count = self._indexed(lambda index: index.remove_identity(identity), 0)
@@ -371,14 +329,14 @@ class DiskTier(Tier):
 
     def _mostly_dead(self) -> list[tuple[Segment, int]]:
         """Segments to be cleaned, with their live bytes. The index is asked only where something may have died."""
-        if not self._changed:
+        if not self._room.changed:
             return []
-        self._changed = False
+        self._room.changed = False
         with self._write:
             unknown: dict[int, tuple[int, int]] | None = None
             live = self._indexed(lambda index: index.live_bytes(), unknown)
             if live is None:
-                self._changed = True
+                self._room.changed = True
                 return []
             dead = mostly_dead(self._catalog, live, self.options.clean_below)
             self._writer.seal([segment for segment, _ in dead])
@@ -386,40 +344,14 @@ class DiskTier(Tier):
         self._observer.fragmentation("disk", share)
         return dead
 
-    def _sweep(self, goes_on: GoesOn, marks: Watermarks) -> int:
-        """Between the watermarks: drop segments as a write does that finds no room, one at a time; says bytes freed.
-
-        The index does not count: it would not shrink.
-        """
-        capacity, freed = self.options.capacity_bytes, 0
-        if self._catalog.segment_bytes() <= marks.start * capacity:
-            return 0
-        share = int(self.options.scope_share * capacity)
-        while goes_on():
-            with self._write:
-                self._require_open()
-                segment = self._catalog.next_to_go(share)
-                if segment is None or self._catalog.segment_bytes() <= marks.stop * capacity:
-                    break
-                self._writer.seal([segment])
-                try:
-                    self._evict(segment)
-                except OSError as error:
-                    self._drop(reason_of(error), 1)
-                    break
-                except IndexDamagedError:
-                    self._repair(self._catalog.index)
-                freed += segment.size
-        return freed
-
     def _clean(self, segment: Segment, live: int, goes_on: GoesOn) -> int:
         """Rewrite one segment; says how many bytes that freed."""
         catalog, options = self._catalog, self.options
         still_there = catalog.segments.get(segment.number) is segment
-        if not still_there or catalog.used_bytes() + live > self._room:
+        if not still_there or catalog.used_bytes() + live > self._room.bytes:
             return 0
         with suppress(OSError, IndexFailedError, IndexDamagedError):
-            self._lose()  # what moves lies in a segment that may have been used longer ago
+            self._room.lose()  # what moves lies in a segment that may have been used longer ago
             moved = rewrite(
                 catalog, self._writer, segment, self._counters, options.write_bytes, options.sync, goes_on
             )
@@ -437,7 +369,7 @@ class DiskTier(Tier):
             try:
                 return ask(index)
             except IndexFailedError:
-                self._drop(DropReason.INDEX_ERROR, 1)
+                self._counters.drop(DropReason.INDEX_ERROR, 1)
                 return otherwise
             except IndexDamagedError:
                 self._repair(index)
@@ -446,15 +378,11 @@ class DiskTier(Tier):
     def _repair(self, damaged: DiskIndex) -> None:
         with self._write:
             self._require_open()
-            self._lose()
+            self._room.lose()
             if self._catalog.index is damaged:
                 self._writer.seal()
                 with suppress(IndexFailedError, IndexDamagedError):
                     self._catalog.rebuild()
-
-    def _drop(self, reason: DropReason, blocks: int) -> None:
-        if blocks:
-            self._counters.drop(reason, blocks)
 
     def _require_open(self) -> None:
         if self._closed:

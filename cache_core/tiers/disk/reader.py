@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, wait
 from typing import NamedTuple
 
 from cache_core.block_header import BadBlockError, BlockHeader, Coding, header_size, unpack, verify
@@ -11,6 +11,7 @@ from cache_core.tiers.codec import Codec
 from cache_core.tiers.disk.index import Place
 from cache_core.tiers.disk.segment import Handle
 from cache_core.tiers.files import ALIGNMENT, aligned, aligned_buffer, is_aligned, reason_of
+from cache_core.tiers.io_threads import IoThreads
 from cache_core.tokens import TOKEN_BYTES
 
 _RECORDS_AT_ONCE = 256  # two buffers a record, and the system takes 1,024
@@ -51,8 +52,8 @@ class Reader:
     def __init__(self, codec: Codec, read_bytes: int, depth: int) -> None:
         self._codec = codec
         self._read_bytes = read_bytes
-        self._pool = ThreadPoolExecutor(depth, thread_name_prefix="kvgate-disk")
-        self._checks = ThreadPoolExecutor(min(_CHECKING, depth), thread_name_prefix="kvgate-disk-check")
+        self._pool = IoThreads(depth, "kvgate-disk")
+        self._checks = IoThreads(min(_CHECKING, depth), "kvgate-disk-check")
         self._local = threading.local()
 
     def read(self, wanted: Sequence[Wanted], timeout: float | None) -> dict[int, DropReason | None]:
@@ -76,8 +77,12 @@ class Reader:
 
     def close(self) -> None:
         """End the threads, without waiting for a disk that hangs."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
-        self._checks.shutdown(wait=False)
+        self._pool.close()
+        self._checks.close()
+
+    def set_aside(self) -> None:
+        """A read hangs: the next ones do not wait for it."""
+        self._pool.set_aside()
 
     def _read_and_check(self, call: _Call, run: list[Wanted]) -> "Future[None] | None":
         """The check, where that goes on elsewhere: a disk should always have as many reads as it was promised."""

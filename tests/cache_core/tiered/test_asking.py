@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 
 from cache_core.tiered import Ask, TieringOptions
+from cache_core.tiered.watch import CallLimits
 from cache_core.tiers.base import Mask
 from cache_core.transfer import Priority
 from tests.cache_core.manual_clock import ManualClock
 from tests.cache_core.tiered.faulty_files import FaultyFiles
-from tests.cache_core.tiered.world import BLOCK, World, until, world
+from tests.cache_core.tiered.world import BLOCK, UNHURRIED, World, until, world
 from tests.waiting import PATIENCE_S
 
 PROMPT = list(range(100, 100 + 5 * BLOCK + 1))
 IDS = np.array(PROMPT, dtype=np.int32)
-QUICK = TieringOptions(reserve_blocks=0, fetch_deadline=1.0, rest=3600.0)
-SLOW = TieringOptions(reserve_blocks=0, fetch_deadline=3600.0, patience=3600.0)
+SLOW = TieringOptions(reserve_blocks=0, fetch_deadline=3600.0, patience=3600.0, limits=UNHURRIED)
 
 
 def filled(folder: Path) -> None:
@@ -141,7 +141,9 @@ def test_a_tier_that_does_not_even_say_what_it_has_holds_up_nobody(
 ) -> None:
     filled(tmp_path)
     clock = ManualClock()
-    with world(tmp_path, options=QUICK, clock=clock) as it:
+    limits = CallLimits(ask=1.0, most_stuck=1)
+    options = TieringOptions(reserve_blocks=0, fetch_deadline=1.0, limits=limits)
+    with world(tmp_path, options=options, clock=clock) as it:
         with hanging_lookups(it, monkeypatch) as reached:
             ask = asked(it)
             assert reached.wait(PATIENCE_S)
@@ -149,14 +151,16 @@ def test_a_tier_that_does_not_even_say_what_it_has_holds_up_nobody(
             clock.advance(1.0)
             assert not ask.waits
             assert ask.late
-            assert it.tiers.ask(IDS) is None  # nobody waits for it again
             ask.cancel()
+            again = asked(it)
+            until(lambda: again.answer is not None)  # by who has other things to say
+            assert again.answer is not None
+            assert again.answer.fetch is None
         it.settle()
-        again = asked(it)
-        it.settle()
-        assert again.answer is not None
-        assert again.answer.fetch is None  # it rests
-        assert nothing_held(it)
+        until(lambda: not it.tiers.watched["disk"].away("read"))
+        once_more = asked(it)
+        until(lambda: not once_more.waits)
+        assert it.cache.match(IDS) == 5 * BLOCK
 
 
 def test_of_too_many_prompts_the_last_are_not_looked_for(

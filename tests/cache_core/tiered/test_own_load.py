@@ -13,17 +13,18 @@ from hypothesis import strategies as st
 
 from cache_core.metrics import RecordingObserver
 from cache_core.tiered import TieringOptions
+from cache_core.tiered.watch import CallLimits
 from cache_core.transfer import Priority, TransferRefusedError
 from tests.cache_core.manual_clock import ManualClock
 from tests.cache_core.tiered.faulty_files import FaultyFiles
 from tests.cache_core.tiered.overlapped import Request, decides
-from tests.cache_core.tiered.world import BLOCK, World, until, world
+from tests.cache_core.tiered.world import BLOCK, UNHURRIED, World, until, world
 from tests.waiting import PATIENCE_S
 
 N = 6
 PROMPT = list(range(100, 100 + N * BLOCK + 1))
 IDS = np.array(PROMPT, dtype=np.int32)
-SLOW = TieringOptions(reserve_blocks=0, fetch_deadline=3600.0, patience=3600.0)
+SLOW = TieringOptions(reserve_blocks=0, fetch_deadline=3600.0, patience=3600.0, limits=UNHURRIED)
 
 
 def filled(folder: Path) -> None:
@@ -135,10 +136,10 @@ def test_what_comes_too_late_is_not_loaded(tmp_path: Path) -> None:
         assert nothing_held(it)
 
 
-def test_a_disk_that_hangs_holds_up_nobody_and_rests(tmp_path: Path) -> None:
+def test_a_disk_that_hangs_holds_up_nobody_and_is_away(tmp_path: Path) -> None:
     filled(tmp_path)
     files, clock = FaultyFiles(), ManualClock()
-    options = TieringOptions(reserve_blocks=0, fetch_deadline=1.0, rest=3600.0)
+    options = TieringOptions(reserve_blocks=0, fetch_deadline=1.0, limits=CallLimits(most_stuck=1))
     with world(tmp_path, files=files, options=options, clock=clock) as it:
         decides(it, 0, 2)
         files.hang_reads = True
@@ -152,6 +153,7 @@ def test_a_disk_that_hangs_holds_up_nobody_and_rests(tmp_path: Path) -> None:
         request.finish()
         assert request.computed_blocks == N + 1
         it.cache.flush()
+        until(lambda: it.tiers.watched["disk"].away("read"))
         assert it.tiers.prefetch(IDS) is None
         files.release.set()
 

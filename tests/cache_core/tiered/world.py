@@ -15,6 +15,7 @@ from cache_core.device_tier import DeviceTier, LayerLayout
 from cache_core.identity import CacheIdentity, LayerShape
 from cache_core.metrics import CacheObserver
 from cache_core.tiered import StateOptions, TieredCache, TieringOptions
+from cache_core.tiered.watch import CallLimits
 from cache_core.tiers.base import Tier
 from cache_core.tiers.disk import DiskOptions, DiskTier
 from cache_core.tiers.files import Files
@@ -26,9 +27,9 @@ from tests.waiting import wait_until
 BLOCK = 4
 LAYOUT = LayerLayout(kv_heads=2, key_dim=4, value_dim=4)
 LAYERS = 3
-PATIENT = TieringOptions(
-    reserve_blocks=0, fetch_deadline=3600.0, patience=3600.0
-)  # on however slow a machine
+# On however slow a machine.
+UNHURRIED = CallLimits(ask=3600.0, read=3600.0, write=3600.0, clean=3600.0)
+PATIENT = TieringOptions(reserve_blocks=0, fetch_deadline=3600.0, patience=3600.0, limits=UNHURRIED)
 
 Tokens = NDArray[np.int32]
 
@@ -166,6 +167,7 @@ def world(
     observer: CacheObserver | None = None,
     disk_bytes: int = 8 << 20,
     store: Path | None = None,
+    store_files: Files | None = None,
     shared: Tier | None = None,  # a store that is no folder
     clock: Clock | None = None,
     scope_share: float = 1.0,  # of host, disk and store
@@ -183,7 +185,9 @@ def world(
         )
     if store is not None:
         colder["store"] = StoreFolder(
-            StoreOptions(store, 8 << 20, mac_key=b"0123456789abcdef", scope_share=scope_share), None, observer
+            StoreOptions(store, 8 << 20, mac_key=b"0123456789abcdef", scope_share=scope_share),
+            store_files,
+            observer,
         )
     if shared is not None:
         colder["store"] = shared

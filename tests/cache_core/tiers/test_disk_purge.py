@@ -129,7 +129,7 @@ def test_a_read_under_way_hands_nothing_out_after_the_purge(tmp_path: Path) -> N
     thread = threading.Thread(target=read)
     thread.start()
     reading.wait()
-    while not tier._reader._pool._work_queue.empty() or not tier._reader._pool._threads:
+    while not tier._reader._pool._pool.busy:
         pass  # until the read is with the disk
     with tier._write:
         tier._purges.add(IDENTITY)

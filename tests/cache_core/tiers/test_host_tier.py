@@ -260,3 +260,42 @@ def test_a_cleared_tier_is_empty_but_for_what_is_read_now() -> None:
     tier.unpin(rows)
     assert put(tier, headers_of(200, 2), SIZE) == 2
     tier.check_integrity()
+
+
+def test_a_block_whose_filling_hangs_can_be_filled_by_another_and_is_there_once() -> None:
+    tier, headers = host_of(8), headers_of(0, 3)
+    hung = tier.reserve(headers)
+    assert put(tier, headers, SIZE) == 0, "it is being filled"
+    tier.let_others_fill(hung)
+    assert put(tier, headers[:2], SIZE) == 2
+    tier.check_integrity()
+    tier.rows[hung.rows] = 7  # late, and of no use
+    tier.publish(hung, np.array([True, True, False]))
+    assert served(tier, headers, SIZE) == 2
+    tier.check_integrity()
+    assert put(tier, headers_of(100, 8), SIZE) == 8, "no row is held any more"
+
+
+def test_what_hung_and_came_after_all_is_there_if_nobody_else_brought_it() -> None:
+    tier, headers = host_of(8), headers_of(0, 3)
+    hung = tier.reserve(headers)
+    tier.let_others_fill(hung)
+    other = tier.reserve(headers[:1])
+    for header, row in zip(headers, hung.rows, strict=True):
+        tier.rows[row] = np.frombuffer(payload(header, SIZE), dtype=np.uint8)
+    tier.publish(hung, np.ones(3, dtype=np.bool_))
+    assert tier.contains(keys_of(headers)).tolist() == [False, True, True]
+    tier.rows[other.rows[0]] = np.frombuffer(payload(headers[0], SIZE), dtype=np.uint8)
+    tier.publish(other, np.ones(1, dtype=np.bool_))
+    assert served(tier, headers, SIZE) == 3
+    tier.check_integrity()
+
+
+def test_what_hung_over_a_purge_is_not_there_when_it_comes() -> None:
+    tier, headers = host_of(8), headers_of(0, 3)
+    hung = tier.reserve(headers)
+    tier.let_others_fill(hung)
+    tier.purge(headers[0].identity)
+    tier.publish(hung, np.ones(3, dtype=np.bool_))
+    assert not tier.contains(keys_of(headers)).any()
+    tier.check_integrity()

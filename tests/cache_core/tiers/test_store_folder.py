@@ -12,7 +12,7 @@ import pytest
 
 from cache_core.drop_reason import DropReason
 from cache_core.tiers.base import Watermarks
-from cache_core.tiers.errors import PurgeFailedError
+from cache_core.tiers.errors import PurgeFailedError, TierError
 from cache_core.tiers.store import StoreTier
 from cache_core.tiers.store_folder import StoreFolder, StoreOptions
 from tests.cache_core.tiers.blocks import (
@@ -267,3 +267,19 @@ def test_writers_of_several_processes_do_not_disturb_each_other(tmp_path: Path) 
     assert [process.communicate(timeout=120)[0] for process in processes] == ["well\n"] * 3
     tier = store(tmp_path)
     assert served(tier, headers_of(900, 4)) == 4
+
+
+def test_a_look_at_the_folder_writes_and_reads_it_and_leaves_nothing(tmp_path: Path) -> None:
+    files = FaultyFiles()
+    tier = store(tmp_path, files)
+    tier.probe()
+    assert not files_in(tmp_path)
+    files.fail("write")
+    with pytest.raises(OSError, match="Errno"):
+        tier.probe()
+    files.fail("read")
+    with pytest.raises(OSError, match="Errno"):
+        tier.probe()
+    (tmp_path / ".kvgate-store").unlink()
+    with pytest.raises(TierError, match="away"):
+        tier.probe()

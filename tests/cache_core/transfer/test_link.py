@@ -6,7 +6,15 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from cache_core.metrics import NullObserver, RecordingObserver
-from cache_core.transfer import Link, LinkConfig, Priority, SystemClock, Transfer, TransferRefusedError
+from cache_core.transfer import (
+    Leavable,
+    Link,
+    LinkConfig,
+    Priority,
+    SystemClock,
+    Transfer,
+    TransferRefusedError,
+)
 from cache_core.transfer.clock import Clock
 from tests.cache_core.manual_clock import ManualClock
 from tests.cache_core.transfer.jobs import FakeJob, Recorder
@@ -342,3 +350,95 @@ def test_what_the_accelerator_loses_fails_the_transfer_when_nothing_is_at_work(m
     pendings[1].arrived.set()
     assert not transfer.wait(PATIENCE)
     assert (transfer.outcome, job.finished) == ("failed", [False])
+
+
+class ElsewherePiece(Leavable):
+    """A piece on another thread, which ends when the test says so."""
+
+    def __init__(self, clock: Clock, limit: float) -> None:
+        self.began, self.limit, self.error = clock.now(), limit, None
+        self.waited, self.left = threading.Event(), threading.Event()
+        self._clock, self._changed = clock, threading.Condition()
+        self._over = False
+        self._then: Callable[[], None] | None = None
+
+    def wait(self, until: float) -> bool:
+        with self._changed:
+            while not self._over and (left := until - self._clock.now()) > 0:
+                self.waited.set()
+                self._clock.wait(self._changed, left)
+            return self._over
+
+    def leave(self, then: Callable[[], None]) -> None:
+        self._then = then
+        self.left.set()
+
+    def end(self, error: Exception | None = None) -> None:
+        with self._changed:
+            self._over, self.error = True, error
+            self._changed.notify_all()
+        if self._then is not None:
+            self._then()
+
+
+class LeftJob(FakeJob):
+    """Knows whether it was told that a piece was left."""
+
+    left = False
+
+    def piece_left(self) -> None:
+        self.left = True
+
+
+def elsewhere(piece: ElsewherePiece, pieces: int = 2) -> LeftJob:
+    return LeftJob(pieces=pieces, make_pending=lambda _: piece)  # type: ignore[arg-type, return-value]
+
+
+def test_a_piece_on_another_thread_is_waited_for(make_link: MakeLink) -> None:
+    clock = ManualClock()
+    piece = ElsewherePiece(clock, 5.0)
+    job = elsewhere(piece, 1)
+    transfer = make_link(clock).submit(job, Priority.WAITING)
+    assert piece.waited.wait(PATIENCE)
+    assert not transfer.ended
+    piece.end()
+    wait_until(lambda: transfer.ended, "its end")
+    assert transfer.done
+    assert (job.finished, job.left) == ([True], False)
+
+
+@pytest.mark.parametrize(("deadline", "after"), [(None, 5.0), (2.0, 2.0), (0.1, 0.5), (9.0, 5.0)])
+def test_after_its_time_the_link_goes_on_without_a_piece_whose_job_is_finished_at_its_end(
+    make_link: MakeLink, deadline: float | None, after: float
+) -> None:
+    clock = ManualClock()
+    link, piece = make_link(clock), ElsewherePiece(clock, 5.0)
+    job = elsewhere(piece)
+    transfer = link.submit(job, Priority.WAITING, deadline)
+    assert piece.waited.wait(PATIENCE)
+    clock.advance(after - 0.05)
+    assert not piece.left.is_set()
+    clock.advance(0.05)
+    assert piece.left.wait(PATIENCE)
+    assert job.left
+    assert link.submit(FakeJob(), Priority.WRITE_BACK).wait(PATIENCE), "others go on"
+    assert job.finished == []
+    assert link.queued_bytes() == 0, "what will not be moved is not waited for"
+    piece.end()
+    wait_until(lambda: transfer.ended, "its end")
+    assert (transfer.outcome, job.finished, job.arrived) == ("expired", [False], [0])
+
+
+def test_a_link_whose_piece_was_left_is_not_closed_before_its_end() -> None:
+    clock = ManualClock()
+    link, piece = Link("left", LinkConfig(), clock, NullObserver()), ElsewherePiece(clock, 5.0)
+    job = elsewhere(piece)
+    link.submit(job, Priority.WAITING)
+    assert piece.waited.wait(PATIENCE)
+    clock.advance(5.0)
+    assert piece.left.wait(PATIENCE)
+    assert not link.close(PATIENCE)
+    assert job.finished == []
+    piece.end(OSError("broken"))
+    wait_until(lambda: job.finished == [False], "its end")
+    assert link.close(PATIENCE)

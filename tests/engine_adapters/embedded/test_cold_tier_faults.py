@@ -18,8 +18,9 @@ import pytest
 
 from cache_core.drop_reason import DropReason
 from cache_core.tiered import TieringOptions
+from cache_core.tiered.watch import CallLimits
 from cache_core.tiers.disk import DiskTier
-from engine_adapters.base import GenerateRequest, SamplingParams, Usage
+from engine_adapters.base import GenerateRequest, Health, SamplingParams, Usage
 from engine_adapters.embedded import cold_stores, cold_tiers
 from engine_adapters.embedded.adapter import EmbeddedAdapter
 from engine_adapters.embedded.cold_stores import ColdTierError
@@ -29,6 +30,7 @@ from engine_adapters.errors import EngineNotReadyError
 from tests.cache_core.tiered.faulty_files import FaultyFiles
 from tests.engine_adapters.embedded.engine_harness import WAIT
 from tests.engine_adapters.embedded.test_cold_tiers import PROMPT, ask, config, running, settle, warm
+from tests.waiting import wait_until
 
 __all__ = ["config"]  # the fixture
 
@@ -71,6 +73,35 @@ def test_requests_are_recomputed_while_the_disk_hangs(
         files.release.set()
         settle(again)
         assert nothing_held(again)
+
+
+def test_a_disk_that_hangs_too_much_is_named_in_the_health_and_comes_back_by_itself(
+    config: EmbeddedConfig, files: FaultyFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with running(config) as adapter:
+        expected = warm(adapter)
+    limits = CallLimits(ask=0.5, most_stuck=1)
+    options = TieringOptions(fetch_deadline=3600.0, patience=0.2, limits=limits)
+    monkeypatch.setattr(cold_tiers, "TieringOptions", lambda *_, **__: options)
+    with running(config) as again:
+        assert asyncio.run(again.health()).detail == "ready"
+        files.hang_reads = True
+        assert ask(again, PROMPT)[0] == expected
+        assert again.tiers is not None
+        wait_until(lambda: again.tiers is not None and again.tiers.away(), "the disk to be away")
+        assert asyncio.run(again.health()) == Health(True, "ready; the disk tier hangs and is not read")
+        counters = asyncio.run(again.counters())
+        assert counters["cache_away_disk_read"] == 1
+        assert counters["cache_late_calls_disk_read"] == 1
+        files.hang_reads = False
+        files.release.set()
+        wait_until(lambda: again.tiers is not None and not again.tiers.away(), "the disk to be back")
+        settle(again)
+        asyncio.run(again.flush({"device", "host"}))
+        text, usage = ask(again, PROMPT)
+        assert text == expected
+        assert usage.reuse.by_tier is not None
+        assert usage.reuse.by_tier.get("disk", 0) > 0
 
 
 def test_a_full_and_a_broken_disk_change_no_answer(config: EmbeddedConfig, files: FaultyFiles) -> None:
@@ -355,8 +386,8 @@ def test_flipped_bits_in_main_memory_change_no_answer(config: EmbeddedConfig) ->
         assert text == expected
         assert usage.reuse.reused == 0
         assert host.stats().drops[DropReason.CHECKSUM] > 0
+        settle(adapter)  # what it computed is copied down again
         assert nothing_held(adapter)
-        settle(adapter)
         adapter.cache.flush()
         text, usage = ask(adapter, PROMPT)
         assert text == expected

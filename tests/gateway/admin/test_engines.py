@@ -6,20 +6,25 @@ from typing import Any
 
 import httpx
 
-from engine_adapters.base import ReuseReport
+from engine_adapters.base import Health, ReuseReport
 from engine_adapters.remote.openai_compatible import OpenAICompatibleEngine
 from engine_adapters.remote.relay import RemoteCapabilities
 from gateway.admin.app import AdminApp, AdminParts
 from gateway.admin.options import AdminOptions
 from gateway.relay.remote import Remote
 from gateway.replicas.pool import EnginePool
-from gateway.served import Served
+from gateway.served import Backend, Served
+from tests.gateway.scripted_engine import BytePrompts, ScriptedEngine
 
 KEY = "an-admin-key-of-16"
 
 
 def shown(remote: Remote) -> dict[str, Any]:
-    parts: Any = AdminParts(Served(pools=[EnginePool("e", [remote])]), None, None, None, None)  # type: ignore[arg-type]
+    return engine_of(Served(pools=[EnginePool("e", [remote])]))["replicas"][0]
+
+
+def engine_of(served: Served) -> dict[str, Any]:
+    parts: Any = AdminParts(served, None, None, None, None)  # type: ignore[arg-type]
     app = AdminApp(AdminOptions("127.0.0.1", 0, sha256(KEY.encode()).digest()), parts).app
 
     async def asked() -> httpx.Response:
@@ -27,7 +32,7 @@ def shown(remote: Remote) -> dict[str, Any]:
             return await client.get("/admin/engines", headers={"x-api-key": KEY})
 
     (engine,) = asyncio.run(asked()).json()["engines"]
-    return engine["replicas"][0]
+    return engine
 
 
 def test_what_an_engine_can_is_shown() -> None:
@@ -65,3 +70,9 @@ def test_what_its_answers_said_of_reuse_is_shown_and_unknown_before_they_came() 
     remote.answered(ReuseReport(20, 0, None, "usage", "reported"))
     remote.answered(ReuseReport(20, None, None, "", "not_reported"))
     assert shown(remote)["reuse_in_answers"] == {"answers": 2, "reported": 1, "verdict": "reports"}
+
+
+def test_of_the_engine_in_this_process_it_is_said_what_is_wrong_below_it() -> None:
+    engine = ScriptedEngine()
+    engine.ready = Health(True, "ready; the disk tier hangs and is not read")
+    assert engine_of(Served(Backend(engine, BytePrompts())))["health"] == engine.ready.detail
