@@ -13,7 +13,7 @@ from cache_core import BlockPool, PrefixCache, RetentionLimits
 from cache_core.flat_record import flat_record
 from cache_core.identity import CacheIdentity
 from cache_core.metrics import RecordingObserver
-from cache_core.tiered import Sweeper, TieredCache
+from cache_core.tiered import Sweeper, TieredCache, Watermarks
 from cache_core.tiers.errors import PurgeFailedError
 from cache_core.weights import UpdateEpoch
 from engine_adapters.base import (
@@ -128,7 +128,11 @@ class EmbeddedAdapter(EngineAdapter):
             states=self.states,
             observer=self.observer,
         )
-        self._sweeper = None if self.tiers is None else Sweeper(self.tiers, lambda: self.engine.busy)
+        self._sweeper = None if self.tiers is None else self._swept(self.tiers, config)
+
+    def _swept(self, tiers: TieredCache, config: EmbeddedConfig) -> Sweeper:
+        apart = {tier: Watermarks(marks.start, marks.stop) for tier, marks in config.watermarks.items()}
+        return Sweeper(tiers, lambda: self.engine.busy, apart=apart)
 
     @classmethod
     def load(

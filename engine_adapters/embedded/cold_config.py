@@ -4,6 +4,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from engine_adapters.base import Tier
+
 
 @dataclass(frozen=True, slots=True)
 class ColdCoding:
@@ -25,3 +27,30 @@ class SharedStore:
     mooncake_master: str | None = None  # host:port
     mooncake_host: str = "127.0.0.1"  # this machine, as the others reach it
     mooncake_bytes: int = 0  # main memory this server gives to the store
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """Shares of a tier that are in use: in idle time room is made above `start`, down to `stop`."""
+
+    start: float = 0.85
+    stop: float = 0.70
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.stop <= self.start <= 1:
+            raise ValueError(f"stop is no higher than start, both between 0 and 1: {self.start}, {self.stop}")
+
+
+def swept_by_nobody(
+    tier: Tier, host_bytes: float, disk: Path | None, store_folder: Path | None, mooncake: bool
+) -> str | None:
+    """Why watermarks of that tier would say nothing; None: they count."""
+    if not host_bytes:
+        return "without a host cache no tier is swept"
+    if tier == "disk" and disk is None:
+        return "there is no disk cache"
+    if tier == "store" and mooncake:
+        return "room in Mooncake Store is made by its master, which has watermarks of its own"
+    if tier == "store" and store_folder is None:
+        return "there is no shared store"
+    return None

@@ -1,11 +1,13 @@
 """What the embedded engine is told at start."""
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engine_adapters.embedded.cold_config import ColdCoding, SharedStore
+from engine_adapters.base import Tier
+from engine_adapters.embedded.cold_config import ColdCoding, Marks, SharedStore
 from engine_adapters.embedded.models import cache_dir as default_cache_dir
 
 if TYPE_CHECKING:  # it brings torch, and the command line needs this module before it is worth the seconds
@@ -44,6 +46,8 @@ class EmbeddedConfig:
     cold_write_rate: float | None = (
         None  # bytes a second at most that go to the disk, and to the store; None: any
     )
+    # Where room is made in idle time; of a tier that is not here as `Marks` has it.
+    watermarks: Mapping[Tier, Marks] = field(default_factory=dict)
     layered_loads: bool | None = (
         None  # compute early layers while later ones come up; None: on an accelerator
     )

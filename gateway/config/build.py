@@ -255,6 +255,7 @@ def embedded_options(engine: EmbeddedEngine, path: str, environ: Mapping[str, st
         disk_cache_bytes=int(engine.disk_cache_gib * _GIB),
         store=None if engine.store is None else engine.store.shared(f"{path}.store", environ),
         coding=engine.cold.coding(f"{path}.cold", environ),
+        watermarks=engine.watermarks.written,
         write_policy=engine.write_policy,
         cold_write_rate=None if engine.cold_write_mib_s is None else engine.cold_write_mib_s * MIB,
         threads=engine.threads,

@@ -1,4 +1,4 @@
-"""`cold:` and `store:` of an embedded engine: the tiers below main memory."""
+"""`cold:`, `store:` and `watermarks:` of an embedded engine: its tiers."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -6,7 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from engine_adapters.embedded.cold_config import ColdCoding, SharedStore
+from engine_adapters.base import Tier
+from engine_adapters.embedded.cold_config import ColdCoding, Marks, SharedStore
 from gateway.config.base import ConfigModel
 from gateway.config.extras import need
 from gateway.config.secret_ref import SecretRef
@@ -59,3 +60,32 @@ class StoreConfig(ConfigModel):
             self.mooncake_host,
             int(self.mooncake_gib * _GIB),
         )
+
+
+class MarksConfig(ConfigModel):
+    """In idle time room is made above `start`, a share of the tier that is in use, down to `stop`."""
+
+    start: Annotated[float, Field(ge=0, le=1)] = Marks().start
+    stop: Annotated[float, Field(ge=0, le=1)] = Marks().stop
+
+    @model_validator(mode="after")
+    def _in_order(self) -> "MarksConfig":
+        if self.stop > self.start:
+            raise ValueError(f"stop ({self.stop}) is above start ({self.start})")
+        return self
+
+
+class WatermarksConfig(ConfigModel):
+    """Of each tier; those that are not written are as they always were."""
+
+    device: MarksConfig = MarksConfig()
+    host: MarksConfig = MarksConfig()
+    disk: MarksConfig = MarksConfig()
+    store: MarksConfig = MarksConfig()
+
+    @property
+    def written(self) -> dict[Tier, Marks]:
+        """Those that the file says."""
+        tiers: tuple[Tier, ...] = ("device", "host", "disk", "store")
+        said = [tier for tier in tiers if tier in self.model_fields_set]
+        return {tier: Marks(getattr(self, tier).start, getattr(self, tier).stop) for tier in said}

@@ -6,9 +6,10 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import AfterValidator, Field, ValidationInfo, WithJsonSchema, field_validator, model_validator
 
+from engine_adapters.embedded.cold_config import swept_by_nobody
 from engine_adapters.reuse.profiles import PROFILES
 from gateway.config.base import ConfigModel
-from gateway.config.cold import ColdConfig, Size, StoreConfig
+from gateway.config.cold import ColdConfig, Size, StoreConfig, WatermarksConfig
 from gateway.config.kv_events import KvEventsConfig
 from gateway.config.replicas import FoundReplicas, ReplicatedEngine
 from gateway.config.secret_ref import SecretRef
@@ -44,6 +45,7 @@ class EmbeddedEngine(ConfigModel):
     disk_cache_gib: Size = 8
     cold: ColdConfig = ColdConfig()
     store: StoreConfig | None = None
+    watermarks: WatermarksConfig = WatermarksConfig()
     # When a block is copied below the device: at its second use, at its eviction, or never.
     write_policy: Literal["write_through_on_second_hit", "write_back", "none"] = "write_through_on_second_hit"
     # MiB a second at most that go down to the disk, and to the store; none: as fast as they take it.
@@ -64,6 +66,17 @@ class EmbeddedEngine(ConfigModel):
             raise ValueError("disk_cache_dir needs host_cache_gib: blocks reach the disk through main memory")
         if self.store is not None and not self.host_cache_gib:
             raise ValueError("store needs host_cache_gib: blocks reach it through main memory")
+        return self
+
+    @model_validator(mode="after")
+    def _swept(self) -> "EmbeddedEngine":
+        folder, mooncake = (None, None) if self.store is None else (self.store.folder, self.store.mooncake)
+        for tier in self.watermarks.written:
+            why = swept_by_nobody(
+                tier, self.host_cache_gib, self.disk_cache_dir, folder, mooncake is not None
+            )
+            if why is not None:
+                raise ValueError(f"watermarks.{tier} would count for nothing: {why}")
         return self
 
     @property

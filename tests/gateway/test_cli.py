@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer import Exit
 from typer.testing import CliRunner
 
+from engine_adapters.embedded.cold_config import Marks
 from engine_adapters.embedded.config import EmbeddedConfig
 from gateway.cli import app
 from gateway.commands.serve import embedded
@@ -198,18 +200,41 @@ def test_options_about_the_caches_reach_the_engine(monkeypatch: pytest.MonkeyPat
     given: list[Any] = []
     monkeypatch.setattr(embedded, "serve", lambda *arguments: given.extend(arguments) or 0)
     options = ["--scope-share", "0.4", "--write-policy", "write_back", "--host-cache-gib", "2"]
-    options += ["--cold-write-mib-s", "1.5"]
+    options += ["--cold-write-mib-s", "1.5", "--watermark", "disk=0.95:0.9", "--watermark", "device=0.8:0.8"]
     shown = CliRunner().invoke(app, ["serve", *options, "--disk-cache-dir", str(tmp_path)])
     assert shown.exit_code == 0, shown.output
     config = embedded._engine(given[1], given[2], {})
     assert (config.scope_share, config.write_policy) == (0.4, "write_back")
     assert (config.host_cache_bytes, config.disk_cache_dir) == (2 << 30, tmp_path)
     assert config.cold_write_rate == 1.5 * (1 << 20)
+    assert config.watermarks == {"disk": Marks(0.95, 0.9), "device": Marks(0.8, 0.8)}
     given.clear()
     assert CliRunner().invoke(app, ["serve"]).exit_code == 0
     assert embedded._engine(given[1], given[2], {}) == EmbeddedConfig(
         block_size=16, cache_dir=embedded._engine(given[1], given[2], {}).cache_dir
     )
+
+
+@pytest.mark.parametrize(
+    ("watermark", "said"),
+    [
+        ("cpu=0.9:0.8", "a tier is one of"),
+        ("host=0.9", "no TIER=START:STOP"),
+        ("host=0.7:0.9", "stop is no higher than start"),
+        ("disk=0.9:0.8", "there is no disk cache"),
+    ],
+)
+def test_a_watermark_that_cannot_be_is_said_in_words(
+    watermark: str, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given: list[Any] = []
+    monkeypatch.setattr(embedded, "serve", lambda *arguments: given.extend(arguments) or 0)
+    assert (
+        CliRunner().invoke(app, ["serve", "--host-cache-gib", "1", "--watermark", watermark]).exit_code == 0
+    )
+    with pytest.raises(Exit):
+        embedded._engine(given[1], given[2], {})
+    assert said in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("share", ["-0.1", "1.1", "nan"])

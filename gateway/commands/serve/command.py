@@ -93,6 +93,15 @@ def serve(
             show_default="as fast as they take it",
         ),
     ] = None,
+    watermark: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TIER=START:STOP",
+            help="Of device, host, disk or store: the share in use above which room is made in idle time, and down "
+            "to which. May be given for each.",
+            show_default="0.85:0.70",
+        ),
+    ] = None,
     scope_share: Annotated[
         float,
         typer.Option(
@@ -266,6 +275,7 @@ def serve(
             disk_cache_gib,
             write_policy,
             cold_write_mib_s,
+            tuple(watermark or ()),
             embedded.CodingOptions(
                 cold_compression,
                 None if cold_quantize is None else cold_quantize.value,

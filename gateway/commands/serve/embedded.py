@@ -4,9 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Literal, cast, get_args
 
 from canon.errors import PolicyError
+from engine_adapters.base import Tier
+from engine_adapters.embedded.cold_config import Marks, swept_by_nobody
 from engine_adapters.embedded.config import EmbeddedConfig
 from gateway.canonical.policies import parse_policy
 from gateway.commands.refuse import refuse
@@ -83,6 +85,7 @@ class TierOptions:
     disk_gib: float
     write_policy: WritePolicy
     write_mib_s: float | None
+    watermarks: tuple[str, ...]  # TIER=START:STOP
     coding: CodingOptions
     store: StoreOptions
 
@@ -164,6 +167,7 @@ def _engine(model: ModelOptions, tiers: TierOptions, environ: Mapping[str, str])
             host_cache_bytes=int(tiers.host_gib * _GIB),
             disk_cache_dir=tiers.disk_dir,
             disk_cache_bytes=int(tiers.disk_gib * _GIB),
+            watermarks=_watermarks(tiers),
             write_policy=tiers.write_policy.value,
             cold_write_rate=None if tiers.write_mib_s is None else tiers.write_mib_s * MIB,
             store=shared_store(
@@ -184,6 +188,25 @@ def _engine(model: ModelOptions, tiers: TierOptions, environ: Mapping[str, str])
         )
     except SecretError as error:
         refuse(str(error))
+
+
+def _watermarks(tiers: TierOptions) -> dict[Tier, Marks]:
+    found: dict[Tier, Marks] = {}
+    for stated in tiers.watermarks:
+        name, _, shares = stated.partition("=")
+        if name not in get_args(Tier):
+            refuse(f"--watermark {stated}: a tier is one of {', '.join(get_args(Tier))}")
+        tier = cast(Tier, name)
+        start, _, stop = shares.partition(":")
+        try:
+            found[tier] = Marks(float(start), float(stop))
+        except ValueError as error:
+            refuse(f"--watermark {stated} is no TIER=START:STOP: {error}")
+        store = tiers.store
+        why = swept_by_nobody(tier, tiers.host_gib, tiers.disk_dir, store.folder, store.mooncake is not None)
+        if why is not None:
+            refuse(f"--watermark {stated} would count for nothing: {why}")
+    return found
 
 
 def _settings(policies: tuple[str, ...], max_body_mib: float, environ: Mapping[str, str]) -> GatewaySettings:

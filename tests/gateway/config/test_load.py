@@ -6,7 +6,7 @@ from typing import get_args
 
 import pytest
 
-from engine_adapters.embedded.cold_config import ColdCoding, SharedStore
+from engine_adapters.embedded.cold_config import ColdCoding, Marks, SharedStore
 from gateway.config.assemble import assembled
 from gateway.config.build import embedded_options, settings_of
 from gateway.config.engines import EmbeddedEngine, EngineConfig
@@ -245,6 +245,7 @@ def test_the_embedded_engine_gets_its_keys(tmp_path: Path) -> None:
             store: {folder: /mnt/kv, gib: 2, secret: {env: STORE}}
             write_policy: write_back
             cold_write_mib_s: 200
+            watermarks: {host: {start: 0.9}, disk: {start: 0.95, stop: 0.9}}
             scope_share: 0.4
             threads: 3
             control_tokens_in_content: allow
@@ -266,7 +267,40 @@ def test_the_embedded_engine_gets_its_keys(tmp_path: Path) -> None:
     assert engine.coding == ColdCoding(3, "int8", 0.02, b"c" * 16)
     assert engine.store == SharedStore(b"s" * 20, Path("/mnt/kv"), 2 << 30)
     assert engine.write_policy == "write_back"
+    assert engine.watermarks == {"host": Marks(0.9, 0.7), "disk": Marks(0.95, 0.9)}
     assert (options.name, options.control_tokens_in_content) == ("embedded", "allow")
+
+
+@pytest.mark.parametrize(
+    ("written", "message"),
+    [
+        (
+            "watermarks: {disk: {start: 0.5}}, disk_cache_dir: /kv",
+            "watermarks.disk: stop (0.7) is above start (0.5)",
+        ),
+        ("watermarks: {host: {start: 1.5}}", "watermarks.host.start"),
+        (
+            "watermarks: {disk: {start: 0.9}}",
+            "watermarks.disk would count for nothing: there is no disk cache",
+        ),
+        (
+            "watermarks: {store: {start: 0.9}}",
+            "watermarks.store would count for nothing: there is no shared store",
+        ),
+        ("watermarks: {cpu: {start: 0.9}}", "watermarks.cpu"),
+        ("watermarks: {device: {start: 0.9}}, host_cache_gib: 0", "without a host cache no tier is swept"),
+        (
+            "watermarks: {store: {start: 0.9}}, store: {mooncake: 'a:1', secret: {env: S}}",
+            "made by its master",
+        ),
+    ],
+)
+def test_watermarks_that_cannot_be_or_say_nothing_are_named(
+    tmp_path: Path, written: str, message: str
+) -> None:
+    host = "" if "host_cache_gib" in written else ", host_cache_gib: 1"
+    (found,) = errors(tmp_path, f"engines:\n  - {{kind: embedded, {written}{host}}}")
+    assert message in found
 
 
 @pytest.mark.parametrize(
