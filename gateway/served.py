@@ -4,7 +4,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
+
+import msgspec
 
 from engine_adapters.base import Capabilities, EngineAdapter, Health
 from engine_adapters.errors import EngineNotReadyError
@@ -35,7 +37,7 @@ class Backend:
         return self.engine.capabilities()
 
 
-class Found(NamedTuple):
+class Found(msgspec.Struct, frozen=True):
     """Who has a model, and its name there."""
 
     target: "Backend | EnginePool"

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
 from typing import Literal
 
+import msgspec
+
 from canon.lint.segments import Segment, dump
 from canon.lint.tool_differences import Way, differences
 
@@ -199,7 +201,7 @@ def _tool_changes(old: Segment, new: Segment, trail: _Trail) -> bool:
         after = _shown(each.after)
         place = max(at, new.text.find(dump(each.after), at))
         trail.equal(new.text[at:place])
-        piece = new._replace(path=(*new.path, *each.path))
+        piece = msgspec.structs.replace(new, path=(*new.path, *each.path))
         trail.found.append(Divergence(_WAYS[each.way], piece, 0, _shown(each.before), after, old))
         at = place
     trail.equal(new.text[at:])
@@ -373,7 +375,7 @@ def _tool_moves(
     if moved and kept[0] != kept[1]:
         spent = sum(byte_length(piece.text) for piece in new if piece.kind == "tool")
         first = next((piece for piece in new if piece.kind == "tool"), moved[0].segment)
-        first = first._replace(path=("tools",))
+        first = msgspec.structs.replace(first, path=("tools",))
         lost = max(spent, sum(each.lost for each in moved))
         yield Divergence("reordered", first, 0, ", ".join(kept[0]), ", ".join(kept[1]), moved[0].old, lost)
         found = [each for each in found if all(each is not other for other in moved)]

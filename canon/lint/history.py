@@ -3,6 +3,8 @@
 from collections import Counter, OrderedDict
 from collections.abc import Iterator, Sequence
 
+from msgspec.structs import replace
+
 from canon.lint.segments import Segment
 
 _FEATURES = 64  # lines of one text that are looked at
@@ -60,7 +62,7 @@ class History:
             self._size += len(text)
         self._texts[text] = (text, uses + 1)
         self._size += 200  # the piece itself
-        return piece._replace(text=text)
+        return replace(piece, text=text)
 
     def _forget(self) -> None:
         number, (segments, features) = self._requests.popitem(last=False)

@@ -3,7 +3,9 @@
 from collections.abc import Callable, Iterable
 from copy import copy
 from hashlib import blake2b
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
+
+import msgspec
 
 from canon.lint.segments import Segment
 
@@ -14,7 +16,7 @@ _BLOCKS = 2_000_000
 Encode = Callable[[str], bytes]
 
 
-class Replayed(NamedTuple):
+class Replayed(msgspec.Struct, frozen=True):
     """One request against all before it, in tokens."""
 
     prompt: int

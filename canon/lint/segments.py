@@ -3,7 +3,9 @@
 import hashlib
 import json
 from collections.abc import Iterator
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
+
+import msgspec
 
 from canon.requests.paths import Path
 
@@ -14,7 +16,7 @@ _PLAIN = {"role", "content"}
 _MEDIA = ("image", "audio", "video", "file", "document")
 
 
-class Segment(NamedTuple):
+class Segment(msgspec.Struct, frozen=True):
     """One piece of a prompt. Two pieces are the same when `role`, `kind` and `text` are."""
 
     path: Path

@@ -3,6 +3,8 @@
 import json
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from canon.errors import TemplateError
 from canon.tokens.conversation import Message
 from canon.tokens.rendering import Conversation
@@ -27,7 +29,7 @@ def refuse_dropped(
     ]
     for i in missing[:8]:  # each costs a rendering; one is enough to refuse
         rest = [*conversation.messages[:i], *conversation.messages[i + 1 :]]
-        if rest and _renders_same(conversation._replace(messages=rest), text, render):
+        if rest and _renders_same(replace(conversation, messages=rest), text, render):
             raise TemplateError(
                 f"this model's chat template leaves out this message (role {names[i]!r})",
                 f"messages[{i}].role",

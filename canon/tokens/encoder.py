@@ -4,8 +4,8 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import pairwise
-from typing import NamedTuple
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -26,7 +26,7 @@ _BATCH = (
 _BOUNDED_BATCH = 16  # where it may end early
 
 
-class _Piece(NamedTuple):
+class _Piece(msgspec.Struct, frozen=True):
     """A run of text between two cuts."""
 
     text: str
@@ -127,8 +127,8 @@ class PromptEncoder:
     ) -> Sequence[NDArray[np.int32]]:
         """`tokens` are what the prompt has beside them."""
         keys = [
-            text_key(_form(scope, place, literal, has_special), text)
-            for text, place, literal, has_special in pieces
+            text_key(_form(scope, piece.place, piece.literal, piece.has_special), piece.text)
+            for piece in pieces
         ]
         known = self._memo.get(keys)
         found = [ids for ids in known if ids is not None]

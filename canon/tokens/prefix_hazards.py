@@ -4,6 +4,8 @@ from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Any
 
+from msgspec.structs import replace
+
 from canon.errors import TemplateError
 from canon.results import Finding
 from canon.tokens.sandbox import RenderClock
@@ -46,7 +48,7 @@ def prefix_hazards(template: ChatTemplate) -> Iterator[Finding]:
 
 def _tells_time(template: ChatTemplate) -> bool:
     clock = template.clock()
-    later = clock._replace(now=clock.now + _LATER)
+    later = replace(clock, now=clock.now + _LATER)
     try:
         return _rendered(template, _ASKED, clock) != _rendered(template, _ASKED, later)
     except TemplateError:

@@ -2,7 +2,10 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
 
 from canon.tokens.continuation import ContinuedMessage
 from canon.tokens.conversation import Message
@@ -12,7 +15,7 @@ from canon.tokens.stand_ins import ControlTokens, StandIns
 from canon.tokens.template import ChatTemplate, MissingValueError
 
 
-class Conversation(NamedTuple):
+class Conversation(msgspec.Struct, frozen=True):
     """Everything one rendering depends on, in the template's form."""
 
     messages: Sequence[Message]
@@ -39,14 +42,15 @@ class Conversation(NamedTuple):
 
     def marked(self, stand_ins: StandIns) -> "Conversation":
         mark = stand_ins.mark
-        return self._replace(
+        return replace(
+            self,
             messages=[{"role": m["role"], **map_strings(_without_role(m), mark)} for m in self.messages],
             tools=map_strings(self.tools, mark),
             extra=map_strings(dict(self.extra), mark),
         )
 
 
-class RenderedChat(NamedTuple):
+class RenderedChat(msgspec.Struct, frozen=True):
     """`control` are the (start, end) of the template's own special tokens in `text`, in order."""
 
     text: str
@@ -63,7 +67,7 @@ def render_text(template: ChatTemplate, conversation: Conversation, clock: Rende
         filled = [m if "content" in m else {**m, "content": ""} for m in conversation.messages]
         if filled == list(conversation.messages):
             raise
-        return _render(template, conversation._replace(messages=filled), clock)
+        return _render(template, replace(conversation, messages=filled), clock)
 
 
 def _render(template: ChatTemplate, conversation: Conversation, clock: RenderClock) -> str:

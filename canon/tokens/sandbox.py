@@ -5,9 +5,10 @@ from collections.abc import Callable
 from contextvars import ContextVar, Token
 from datetime import datetime
 from functools import partial, reduce
-from typing import Any, NamedTuple
+from typing import Any
 
 import jinja2
+import msgspec
 from jinja2 import nodes
 from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
@@ -26,7 +27,7 @@ _OF_LOOPS = frozenset(
 _CHECKED_FILTERS = ("center", "format", "indent", "join", "replace", "wordwrap")
 
 
-class RenderClock(NamedTuple):
+class RenderClock(msgspec.Struct, frozen=True):
     """One rendering's time: `tick` says how long it may go on, `now` what time it is to the template."""
 
     monotonic: Callable[[], float]

@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 import httpx
 import orjson
+from msgspec.structs import replace
 
 from engine_adapters.base import Health
 from engine_adapters.errors import (
@@ -297,7 +298,7 @@ def _hiding(request: RelayRequest, rewrites: Rewrites) -> Rewrites:
     """Keep usage that was forced upstream from a client that did not ask for it."""
     if not request.stream or request.asks_usage or request.route not in ("chat", "completions"):
         return rewrites
-    return rewrites._replace(usage=_hidden)
+    return replace(rewrites, usage=_hidden)
 
 
 def _hidden(payload: dict[str, Any], _: UsageRead) -> Mapping[str, Any] | None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, get_args
 
 import orjson
+from msgspec.structs import replace
 
 from engine_adapters.base import Tier
 from engine_adapters.errors import EngineFailureError
@@ -105,7 +106,7 @@ class KvgateEngine(HttpEngine):
 
     def rewrites(self, request: RelayRequest, given: Rewrites) -> Rewrites:
         given = super().rewrites(request, given)
-        return given._replace(usage=_without_facts(given.usage))
+        return replace(given, usage=_without_facts(given.usage))
 
     def profile_of(self, route: Route) -> Profile:
         return PROFILES["kvgate"]

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import orjson
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from engine_adapters.base import Health
@@ -48,8 +49,8 @@ class LlamaCppEngine(HttpEngine):
     def rewrites(self, request: RelayRequest, given: Rewrites) -> Rewrites:
         given = super().rewrites(request, given)
         if request.route == "tokenize" and "content" not in request.fields():
-            return given._replace(whole=partial(tokens_answered, context=self._context))
-        return given._replace(whole=text_answered) if request.route == "detokenize" else given
+            return replace(given, whole=partial(tokens_answered, context=self._context))
+        return replace(given, whole=text_answered) if request.route == "detokenize" else given
 
     def names(self, request: RelayRequest) -> Mapping[str, str]:
         asked = request.names.get(request.model, request.model)

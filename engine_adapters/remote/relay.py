@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mappi
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias, get_args
+from typing import Any, ClassVar, Literal, TypeAlias, get_args
 
 import msgspec
 import numpy as np
@@ -71,7 +71,7 @@ Translate: TypeAlias = Callable[[bytes], bytes]
 RewriteError: TypeAlias = Callable[[dict[str, Any]], Mapping[str, Any]]
 
 
-class Rewrites(NamedTuple):
+class Rewrites(msgspec.Struct, frozen=True):
     """What may change on the way to the client. None: it passes as it came."""
 
     usage: Rewrite | None = None

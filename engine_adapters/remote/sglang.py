@@ -3,6 +3,8 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, ClassVar
 
+from msgspec.structs import replace
+
 from engine_adapters.base import Tier
 from engine_adapters.errors import EngineFailureError, EngineNotReadyError
 from engine_adapters.remote import event_publishers
@@ -88,7 +90,7 @@ class SGLangEngine(HttpEngine):
         given = super().rewrites(request, given)
         if request.route not in _DETAILED or request.fields().get(_DETAILS):
             return given
-        return given._replace(usage=without_details(given.usage))
+        return replace(given, usage=without_details(given.usage))
 
     async def reuse_counters(self) -> ReuseCounters:
         """What the engine itself counted; raises EngineNotReadyError where metrics are off."""

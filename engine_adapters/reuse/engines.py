@@ -1,5 +1,7 @@
 """Usage of self-hosted engines, each with the traps of its own."""
 
+from msgspec.structs import replace
+
 from engine_adapters.base import ReuseReport, Tier
 from engine_adapters.reuse.openai import is_responses, read_openai, with_completion
 from engine_adapters.reuse.reading import Payload, UsageRead, count, part, report, weak_zero
@@ -25,7 +27,7 @@ def read_sglang(payload: Payload) -> UsageRead:
     source = read.reuse.source
     if reused is None:
         reused, source = sum(tiers.values()), "sglext.cached_tokens_details"
-    return read._replace(reuse=report(read.reuse.prompt, reused, source, tiers))
+    return replace(read, reuse=report(read.reuse.prompt, reused, source, tiers))
 
 
 def _sglang_tiers(details: Payload) -> dict[Tier, int] | None:
@@ -47,11 +49,11 @@ def read_vllm(payload: Payload, prompts: int = 1) -> UsageRead:
     """
     read = read_openai(payload)
     if is_responses(part(payload, "usage")):
-        return read._replace(reuse=weak_zero(read.reuse, "0 may mean not known"))
+        return replace(read, reuse=weak_zero(read.reuse, "0 may mean not known"))
     if prompts > 1 and read.reuse.reused is not None:
         said = read.reuse
         why = f"{said.source} (of one of {prompts} prompts)"
-        return read._replace(reuse=ReuseReport(said.prompt, None, None, why, "not_reported"))
+        return replace(read, reuse=ReuseReport(said.prompt, None, None, why, "not_reported"))
     return read
 
 
@@ -77,7 +79,7 @@ def read_llama_cpp(payload: Payload) -> UsageRead:
 def read_lmdeploy(payload: Payload) -> UsageRead:
     """OpenAI's field, where 0 may mean that prefix caching is off."""
     read = read_openai(payload)
-    return read._replace(reuse=weak_zero(read.reuse, "0 may mean off"))
+    return replace(read, reuse=weak_zero(read.reuse, "0 may mean off"))
 
 
 def read_ollama(payload: Payload) -> UsageRead:
@@ -85,4 +87,4 @@ def read_ollama(payload: Payload) -> UsageRead:
     usage = part(payload, "usage")
     prompt = count(usage, "prompt_tokens") if usage else None
     read = with_completion(usage, ReuseReport(prompt, None, None, "ollama reports none", "not_reported"))
-    return read if usage else read._replace(completion_tokens=count(payload, "eval_count"))
+    return read if usage else replace(read, completion_tokens=count(payload, "eval_count"))

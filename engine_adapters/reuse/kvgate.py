@@ -20,7 +20,7 @@ def read_kvgate(payload: Payload) -> UsageRead:
     usage = part(payload, "usage") or part(payload, "message", "usage")
     read = read_anthropic(payload) if any(name in usage for name in _ANTHROPICS) else read_openai(payload)
     told = part(usage, "kvgate")
-    return read._replace(reuse=_report(read.reuse.prompt, told)) if told else read
+    return replace(read, reuse=_report(read.reuse.prompt, told)) if told else read
 
 
 def _report(prompt: int | None, told: Payload) -> ReuseReport:

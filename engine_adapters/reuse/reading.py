@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from engine_adapters.base import ReuseReport, Tier
@@ -13,7 +14,7 @@ Payload = Mapping[str, Any]
 NOTHING = ReuseReport(prompt=None, reused=None, by_tier=None, source="", status="not_reported")
 
 
-class UsageRead(NamedTuple):
+class UsageRead(msgspec.Struct, frozen=True):
     """Tokens of one answer, as its engine counted them. None: not said."""
 
     reuse: ReuseReport

@@ -5,7 +5,9 @@ from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
+
+import msgspec
 
 from canon import CanonResult, ConversationMemory, Policy, canonicalize
 from canon.errors import PolicyError
@@ -22,7 +24,7 @@ from gateway.transport.record import CanonTold
 from gateway.wire.round_trip import round_trip_loss
 
 
-class Canonical(NamedTuple):
+class Canonical(msgspec.Struct, frozen=True):
     """A request as it goes on."""
 
     body: Mapping[str, Any]

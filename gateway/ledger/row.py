@@ -3,7 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Literal, NamedTuple
+from typing import Literal
+
+import msgspec
 
 from engine_adapters.base import ReuseStatus, Tier
 
@@ -20,7 +22,7 @@ class Divergence:
     prefix_hash: str  # of what is shared up to there, hex
 
 
-class LedgerRow(NamedTuple):
+class LedgerRow(msgspec.Struct, frozen=True):
     """One request that reached an engine, or was refused. Times are seconds since the epoch, UTC."""
 
     id: str

@@ -7,7 +7,9 @@ it again, for twice as long.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, TypeAlias
+
+import msgspec
 
 from gateway.replicas.rolling_rate import RollingRate
 
@@ -31,7 +33,7 @@ class BreakerOptions:
     good_probes: int = 2  # until it is closed
 
 
-class Pass(NamedTuple):
+class Pass(msgspec.Struct, frozen=True):
     """One request that was let through; it is given back when the request has ended."""
 
     period: int  # half-open periods are counted: a probe of an earlier one says nothing about this one

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import msgspec
 import numpy as np
@@ -40,7 +40,7 @@ class RouteAsk(msgspec.Struct, frozen=True):
         return self.tenant.scope(self.model)
 
 
-class Score(NamedTuple):
+class Score(msgspec.Struct, frozen=True, array_like=True):
     """What was thought of one replica. None: not known."""
 
     replica: str

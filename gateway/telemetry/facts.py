@@ -1,7 +1,8 @@
 """What is measured of one request that has ended, derived once for everyone who is told."""
 
 from collections.abc import Mapping
-from typing import NamedTuple
+
+import msgspec
 
 from engine_adapters.base import ReuseReport, ReuseStatus, Tier
 from engine_adapters.reuse.classes import ReuseClass, reuse_class
@@ -12,7 +13,7 @@ from gateway.transport.stages import Stages
 _OPERATIONS = {"completions": "text_completion", "embeddings": "embeddings"}  # all others are chats
 
 
-class RequestLabels(NamedTuple):
+class RequestLabels(msgspec.Struct, frozen=True):
     """What requests are told apart by."""
 
     operation: str  # `gen_ai.operation.name`
@@ -32,7 +33,7 @@ class RequestLabels(NamedTuple):
         return "not_reported" if self.reuse_class is None else "reported"
 
 
-class RequestFacts(NamedTuple):
+class RequestFacts(msgspec.Struct, frozen=True):
     """One request. None: not known, and never 0."""
 
     labels: RequestLabels

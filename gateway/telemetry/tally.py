@@ -7,6 +7,8 @@ from copy import copy
 from threading import Lock
 from typing import TypeAlias, TypeVar
 
+from msgspec.structs import replace
+
 from engine_adapters.base import Tier
 from gateway.telemetry.buckets import (
     QUEUE,
@@ -107,7 +109,7 @@ class Tally:
     def _new(self, labels: RequestLabels) -> Tallied:
         if len(self._by_labels) >= self._most:
             # Names are bounded each by itself; all that go together need not be few.
-            labels = labels._replace(model=OTHER, engine=OTHER, error=labels.error and OTHER)
+            labels = replace(labels, model=OTHER, engine=OTHER, error=labels.error and OTHER)
         return self._by_labels.setdefault(labels, Tallied(labels))
 
     def now(self) -> list[Tallied]:

@@ -3,12 +3,14 @@
 from collections.abc import Mapping
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
+
+import msgspec
 
 from gateway.tenants.tenant import DEFAULT, Tenant
 
 
-class Incoming(NamedTuple):
+class Incoming(msgspec.Struct, frozen=True):
     """A parsed body with the bytes it was parsed from, and the request's headers."""
 
     body: dict[str, Any]

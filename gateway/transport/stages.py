@@ -3,14 +3,16 @@
 import time
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, TypeAlias
+
+import msgspec
 
 StageName: TypeAlias = Literal[
     "canonicalize", "tokenize", "queue", "route", "engine_queue", "first_token", "decode", "engine"
 ]
 
 
-class Stage(NamedTuple):
+class Stage(msgspec.Struct, frozen=True):
     """One span of time. Seconds of `time.perf_counter`."""
 
     name: StageName

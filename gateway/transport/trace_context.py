@@ -3,14 +3,15 @@
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import NamedTuple
+
+import msgspec
 
 _PARENT = re.compile(rb"(?!ff)[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(?:-.*)?")
 _NOBODY = (b"0" * 32, b"0" * 16)
 _LONGEST_STATE = 4096  # bytes; the standard asks for at least 512 to be carried on
 
 
-class TraceContext(NamedTuple):
+class TraceContext(msgspec.Struct, frozen=True):
     """Which trace a request belongs to."""
 
     trace_id: str | None = None  # 32 hex digits; None: to none that is known

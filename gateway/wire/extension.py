@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 import orjson
+from msgspec.structs import replace
 from pydantic import ConfigDict, Field
 
 from canon.errors import JsonRefusedError
@@ -59,7 +60,7 @@ def without_extension(incoming: Incoming) -> Incoming:
     body = {name: value for name, value in incoming.body.items() if name != NAME}
     for raw in _cuts(incoming.raw):
         if _loads(raw) == body:
-            return incoming._replace(body=body, raw=raw)
+            return replace(incoming, body=body, raw=raw)
     raise invalid(f"The field '{NAME}' must be spelled plainly, and stand in the body once.", NAME)
 
 

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Any
 
+from msgspec.structs import replace
+
 from canon.lint.alignment import common_start, compare
 from canon.lint.causes import Evidence, cause_of
 from canon.lint.segments import Segment
@@ -52,7 +54,7 @@ def _cut(side: Sequence[Segment], skipped: int) -> list[Segment]:
     for at, piece in enumerate(side):
         start = skipped if at == 0 else 0
         short = (start == 0 and len(piece.text) <= _TEXT) or piece.kind == "tool"
-        cut.append(piece if short else piece._replace(text=piece.text[start : start + _TEXT]))
+        cut.append(piece if short else replace(piece, text=piece.text[start : start + _TEXT]))
     return cut
 
 

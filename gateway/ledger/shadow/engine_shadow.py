@@ -206,7 +206,7 @@ def _divergence(
 def _pieces(segments: Sequence[Segment], tokens: NDArray[np.int32] | None) -> list[bytes]:
     """A prompt as bytes, `UNIT` a token."""
     if tokens is None:
-        return [utf8(f"<|{role}|>{text}") for _, role, _, text, _, _ in segments]
+        return [utf8(f"<|{piece.role}|>{piece.text}") for piece in segments]
     return list(_of_ids(tokens.astype(np.int32, copy=False).tobytes()))
 
 

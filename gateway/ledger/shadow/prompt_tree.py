@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import msgspec
+from msgspec.structs import replace
 
 from canon.lint.alignment import byte_length, common_end, common_start
 from canon.lint.history import History
@@ -83,7 +84,7 @@ class PromptTree:
         if _in_head(place):
             head = self._heads.like(_scoped_head(scope, segments))
             if head:
-                return [piece._replace(role=piece.role.rpartition("\0")[2]) for piece in head]
+                return [replace(piece, role=piece.role.rpartition("\0")[2]) for piece in head]
         ways_on = self._ways_on(keys[shared - 1] if shared else hash(scope))
         nodes = self._nodes
         alike = {key: _alike(nodes[key].segment, place) for key in ways_on if key in nodes}
@@ -176,8 +177,8 @@ def _newest(children: list[int], key: int) -> None:
 def _path_keys(root: int, segments: Sequence[Segment]) -> list[int]:
     """One number a piece, which stands for it and all before it."""
     keys, at = [], root
-    for _, role, kind, text, _, _ in segments:
-        at = hash((at, role, kind, text))
+    for piece in segments:
+        at = hash((at, piece.role, piece.kind, piece.text))
         keys.append(at)
     return keys
 
@@ -197,4 +198,4 @@ def _in_head(piece: Segment) -> bool:
 def _scoped_head(scope: str, segments: Sequence[Segment]) -> list[Segment]:
     """Pieces up to the first turn of a conversation, in roles that no other scope has."""
     end = next((at for at, piece in enumerate(segments) if not _in_head(piece)), len(segments))
-    return [piece._replace(role=f"{scope}\0{piece.role}") for piece in segments[:end]]
+    return [replace(piece, role=f"{scope}\0{piece.role}") for piece in segments[:end]]

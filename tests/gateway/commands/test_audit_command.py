@@ -6,6 +6,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from sqlalchemy.engine import make_url
 
 from gateway.commands.audit import command, words
@@ -22,8 +23,8 @@ ROW = LedgerRow(
 )  # fmt: skip
 ROWS = [
     ROW,
-    ROW._replace(reused=0, by_tier={}),
-    ROW._replace(reused=None, by_tier={}, reuse_status="not_reported"),
+    replace(ROW, reused=0, by_tier={}),
+    replace(ROW, reused=None, by_tier={}, reuse_status="not_reported"),
 ]
 
 
@@ -105,7 +106,7 @@ def test_the_page_is_whole_loads_nothing_and_escapes_names(
 
 
 def test_figures_that_cannot_be_true_make_it_say_no(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    ledger = written(tmp_path, [ROW._replace(reused=1001, reuse_status="inconsistent")])
+    ledger = written(tmp_path, [replace(ROW, reused=1001, reuse_status="inconsistent")])
     for form in ("table", "json", "html"):
         assert ran(ledger, form) == command.WRONG
         said = capsys.readouterr()

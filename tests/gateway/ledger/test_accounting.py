@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import httpx
 import pytest
+from msgspec.structs import asdict
 
 from engine_adapters.base import Finished, ReuseReport, TextDelta, Usage
 from engine_adapters.errors import EngineFailureError
@@ -163,7 +164,7 @@ def test_each_fact_is_in_the_column_of_its_name() -> None:
     record.canon = CanonTold("policy", 9, edits={"rule": 2, "other": 5})
     record.routed = Decision("replica", "reason", (Score("replica", predicted=80, queued=0, ttft_s=None),))
     record.trace = TraceContext("trace")
-    assert row_of(record, Evicted())._asdict() == {
+    assert asdict(row_of(record, Evicted())) == {
         "id": "id", "tenant": "tenant", "model": "model", "route": "route", "engine": "engine", "replica": "replica",
         "arrival": 1_000.0, "first_token": 1_000.5, "end": 1_002.5, "stream": True, "status": 207, "prompt": 100,
         "reused": 60, "by_tier": {"device": 50, "disk": 10}, "matched": 70, "completion": 30, "reasoning": 20,

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from sqlalchemy.engine import URL
 
 from gateway.ledger import Database, Divergence, LedgerReader, LedgerRow, Where, Window
@@ -16,9 +17,9 @@ from tests.gateway.ledger.rows import row
 from tests.requirements import require
 
 ROWS = [
-    row(1)._replace(reused=None, reuse_status="not_reported", first_token=None),
-    row(2)._replace(reused=0, by_tier={"device": 0}, model='a "quoted", name\nof two lines'),
-    row(3)._replace(divergence=Divergence("messages[0].content", 7, "another clock", "ab" * 16)),
+    replace(row(1), reused=None, reuse_status="not_reported", first_token=None),
+    replace(row(2), reused=0, by_tier={"device": 0}, model='a "quoted", name\nof two lines'),
+    replace(row(3), divergence=Divergence("messages[0].content", 7, "another clock", "ab" * 16)),
 ]
 
 

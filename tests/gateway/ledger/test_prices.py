@@ -2,6 +2,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from gateway.ledger import Database, LedgerConfigError, LedgerReader
 from gateway.ledger.database import Batch
@@ -25,11 +26,11 @@ def table(tmp_path: Path, text: str = PRICES) -> PriceTable:
 
 def test_tokens_become_money_by_tenant_and_kind(database: Database, tmp_path: Path) -> None:
     rows = [
-        row(1, "a")._replace(prompt=1_000_000, reused=400_000, completion=100_000),
-        row(2, "a")._replace(prompt=1_000_000, reused=None, completion=0, reuse_status="not_reported"),
-        row(3, "b")._replace(prompt=500_000, reused=500_000, completion=None),
-        row(4, "b")._replace(model="nobody knows"),
-        row(5, "b")._replace(prompt=None),
+        replace(row(1, "a"), prompt=1_000_000, reused=400_000, completion=100_000),
+        replace(row(2, "a"), prompt=1_000_000, reused=None, completion=0, reuse_status="not_reported"),
+        replace(row(3, "b"), prompt=500_000, reused=500_000, completion=None),
+        replace(row(4, "b"), model="nobody knows"),
+        replace(row(5, "b"), prompt=None),
     ]
     database.write(Batch("t", 1, [encoded(each) for each in rows]))
     found = bills(LedgerReader(database), table(tmp_path))

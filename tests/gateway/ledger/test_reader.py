@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from sqlalchemy.engine import URL
 
 from gateway.ledger import (
@@ -63,7 +64,7 @@ def test_a_window_takes_its_start_and_leaves_its_end_whatever_the_order_of_writi
 
 
 def test_where_takes_rows_with_just_these_values(database: Database) -> None:
-    rows = [row(n, tenant=f"t{n % 2}")._replace(engine=f"e{n % 3}") for n in range(12)]
+    rows = [replace(row(n, tenant=f"t{n % 2}"), engine=f"e{n % 3}") for n in range(12)]
     reader = filled(database, rows)
     wanted = Where(tenant="t1", engine="e2")
     assert [each.id for each in reader.rows(where=wanted)] == ["5", "11"]

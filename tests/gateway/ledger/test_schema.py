@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 from sqlalchemy import text
 from sqlalchemy.engine import URL
 
@@ -45,7 +46,7 @@ def test_columns_that_an_older_ledger_has_not_are_added_and_its_rows_are_kept(tm
 @pytest.mark.parametrize("older", [False, True])
 def test_of_what_cannot_be_right_nothing_is_taken_away(database: Database, older: bool) -> None:
     """The column says what the row says, also in a ledger that was begun when it did not."""
-    odd = row(1)._replace(reused=121, prompt=100, reuse_status="inconsistent")
+    odd = replace(row(1), reused=121, prompt=100, reuse_status="inconsistent")
     database.write(Batch("writer", 1, [encoded(row(3)), encoded(odd)]))
     if older:
         with database.engine.begin() as connection:

@@ -5,6 +5,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import replace
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -166,8 +167,8 @@ def test_rows_put_after_close_are_dropped_and_counted(database: Database) -> Non
 def test_a_row_that_was_made_wrong_costs_no_other_row(database: Database) -> None:
     writer = LedgerWriter(database, _FAST).start()
     for number in range(30):
-        wrong = row(number)._replace(tenant=17) if number == 13 else row(number)  # type: ignore[arg-type]
-        none = row(number)._replace(tenant=None) if number == 21 else wrong  # type: ignore[arg-type]
+        wrong = msgspec.structs.replace(row(number), tenant=17) if number == 13 else row(number)  # type: ignore[arg-type]
+        none = msgspec.structs.replace(row(number), tenant=None) if number == 21 else wrong  # type: ignore[arg-type]
         writer.put(none)
     assert writer.close() == 0
     assert ids(database) == [str(number) for number in range(30) if number not in (13, 21)]

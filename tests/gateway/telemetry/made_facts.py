@@ -14,7 +14,7 @@ LABELS = RequestLabels("chat", "m", "e", "chat", 200, "ok", None, "warm")
 
 def facts(labels: RequestLabels = LABELS, **known: Any) -> RequestFacts:
     """One request, of which only what is given is known."""
-    nothing = dict.fromkeys(RequestFacts._fields[2:])
+    nothing = dict.fromkeys(RequestFacts.__struct_fields__[2:])
     return RequestFacts(labels, known.pop("duration_s", 0.5), **{**nothing, **known})
 
 

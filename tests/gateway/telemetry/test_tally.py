@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from prometheus_client import CollectorRegistry, Histogram
 
 from gateway.telemetry.distribution import Distribution
@@ -95,7 +96,7 @@ def test_who_reads_meanwhile_finds_whole_requests() -> None:
 
 def test_requests_apart_in_what_a_metric_does_not_say_are_one_series_of_it() -> None:
     tally = Tally()
-    tally.add(alike([facts(), facts(LABELS._replace(status=201)), facts(LABELS._replace(outcome="aborted"))]))
+    tally.add(alike([facts(), facts(replace(LABELS, status=201)), facts(replace(LABELS, outcome="aborted"))]))
     found = samples(tally)
     who = (
         ("gen_ai_operation_name", "chat"),
@@ -110,13 +111,13 @@ def test_requests_apart_in_what_a_metric_does_not_say_are_one_series_of_it() -> 
 
 def test_names_that_go_together_in_too_many_ways_are_other_and_still_counted() -> None:
     tally = Tally(most=2)
-    of = [LABELS._replace(model=f"m{number}", error="e") for number in range(9)]
-    for labels in [*of, *of, LABELS._replace(model="m9", status=500)]:
+    of = [replace(LABELS, model=f"m{number}", error="e") for number in range(9)]
+    for labels in [*of, *of, replace(LABELS, model="m9", status=500)]:
         tally.add(alike([facts(labels)]))
-    other = LABELS._replace(model="other", engine="other", error="other")
+    other = replace(LABELS, model="other", engine="other", error="other")
     assert {each.labels: each.requests for each in tally.now()} == {
         of[0]: 2,
         of[1]: 2,
         other: 14,
-        other._replace(status=500, error=None): 1,
+        replace(other, status=500, error=None): 1,
     }

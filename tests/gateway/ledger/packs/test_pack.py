@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from gateway.ledger import Divergence, LedgerRow, LedgerUnavailableError
 from gateway.ledger.encoding import encoded
@@ -69,7 +70,7 @@ def test_of_rows_that_leave_nothing_stays(rows: list[LedgerRow], data: st.DataOb
 @pytest.mark.parametrize("low", [0, -127, -128, -32_767, -32_768, -(2**31) + 1])
 @pytest.mark.parametrize("gap", [False, True])
 def test_numbers_at_the_edge_of_their_bytes_stay(low: int, high: int, gap: bool) -> None:
-    rows = [row(1)._replace(canon_saved=value) for value in (low, high, None if gap else low)]
+    rows = [replace(row(1), canon_saved=value) for value in (low, high, None if gap else low)]
     assert_says(unpacked(packed(packed_rows(rows))), rows)
 
 
@@ -82,14 +83,14 @@ def test_as_many_texts_as_there_are_rows_stay_apart(count: int) -> None:
 
 
 def test_a_time_too_far_from_the_arrival_is_not_known() -> None:
-    pack = packed_rows([row(1)._replace(first_token=1e31, end=1.7e308, arrival=-1.7e308)])
+    pack = packed_rows([replace(row(1), first_token=1e31, end=1.7e308, arrival=-1.7e308)])
     assert np.isnan(pack.numbers["ttft"]).all()
     assert np.isnan(pack.numbers["duration"]).all()
 
 
 def test_rows_alike_take_few_bytes() -> None:
     gone = Divergence("messages[0]", 3, "clock", "00")
-    rows = [row(number, "tenant")._replace(divergence=gone) for number in range(1000)]
+    rows = [replace(row(number, "tenant"), divergence=gone) for number in range(1000)]
     assert len(packed(packed_rows(rows))) < 25 * len(rows)
 
 

@@ -5,6 +5,7 @@ from random import Random
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 from sqlalchemy import insert, select, text, update
 
 from gateway.ledger import Database, LedgerReader, LedgerRow, LedgerUnavailableError, Where, Window
@@ -21,7 +22,8 @@ _NAMES = ("tenant", "engine", "arrival", "prompt", "reused", "reuse_status")
 
 def some_row(random: Random) -> LedgerRow:
     odd = random.choice([None, 0, 1, 2**31 - 1, random.randrange(9_000)])
-    return row(random.randrange(500), random.choice(_TENANTS), random.randrange(0, 1_000) / 8)._replace(
+    return replace(
+        row(random.randrange(500), random.choice(_TENANTS), random.randrange(0, 1_000) / 8),
         prompt=odd,
         reused=random.choice([None, odd, 5]),
         engine=random.choice([None, "e", "f"]),
@@ -129,7 +131,7 @@ def test_a_batch_that_is_in_already_is_in_no_pack_again(database: Database) -> N
 
 
 def test_nothing_of_a_forgotten_tenant_is_in_any_pack(database: Database) -> None:
-    rows = [row(n, f"tenant {n % 3}")._replace(model=f"model of {n % 3}") for n in range(30)]
+    rows = [replace(row(n, f"tenant {n % 3}"), model=f"model of {n % 3}") for n in range(30)]
     Writer(database).write(rows)
     list(database.forget("tenant 1"))
     with database.engine.begin() as connection:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from sqlalchemy.engine import URL
 
 from engine_adapters.errors import EngineNotReadyError
@@ -22,7 +23,7 @@ ROW = LedgerRow(
     reuse_status="reported",
 )  # fmt: skip
 ROWS = [
-    ROW._replace(arrival=9_000.0 + i, end=9_000.5 + i) for i in range(100)
+    replace(ROW, arrival=9_000.0 + i, end=9_000.5 + i) for i in range(100)
 ]  # 100,000 tokens, 80,000 reused
 
 
@@ -78,14 +79,14 @@ def test_an_engine_that_counts_only_what_it_computes_is_compared_by_that(recompu
 
 
 def test_requests_that_did_not_report_may_have_reused_what_the_engine_counted_more():
-    silent = [row._replace(reused=None, reuse_status="not_reported") for row in ROWS]
+    silent = [replace(row, reused=None, reuse_status="not_reported") for row in ROWS]
     counted_more = scrapes((8_990, 0, 0, None), (9_200, 100_000, 90_000, None))
     assert rules(audited(silent, counted_more)) == ["not-reported"]
     assert audited(silent, counted_more).reconciled[0].silent_prompt == 100_000
 
 
 def test_only_requests_of_the_engine_that_ended_between_scrapes_count():
-    others = [ROW._replace(engine="f"), ROW._replace(engine=None), ROW._replace(arrival=9_500.0, end=9_501.0)]
+    others = [replace(ROW, engine="f"), replace(ROW, engine=None), replace(ROW, arrival=9_500.0, end=9_501.0)]
     report = audited([*ROWS, *others], scrapes((8_990, 0, 0, None), (9_200, 100_000, 80_000, None)))
     assert report.reconciled[0].requests == 100
     assert rules(report) == []
@@ -181,17 +182,17 @@ async def test_the_scraper_keeps_what_engines_count_and_goes_on_where_one_is_awa
 
 
 def test_replicas_are_compared_one_by_one_and_add_up_to_their_engine() -> None:
-    rows = [row._replace(replica=f"e/{number % 2}") for number, row in enumerate(ROWS)]
+    rows = [replace(row, replica=f"e/{number % 2}") for number, row in enumerate(ROWS)]
     counted_ = [
         Scrape(f"e/{number}", at, prompt, reused, None)
         for number, (prompt, reused) in enumerate(((50_000, 40_000), (20_000, 40_000)))
         for at, prompt, reused in ((8_990.0, 0, 0), (9_200.0, prompt, reused))
     ]
-    report = audited([*rows, ROW._replace(replica=None)], counted_)
+    report = audited([*rows, replace(ROW, replica=None)], counted_)
     assert [found.engine for found in report.reconciled] == ["e/0", "e/1"]
     assert sum(found.prompt for found in report.reconciled) == 100_000  # that of no replica is not theirs
     assert [(finding.rule, finding.engine) for finding in report.findings] == [("engine-counted-less", "e/1")]
-    with ledger([*rows, ROW._replace(replica=None)]) as reader:
+    with ledger([*rows, replace(ROW, replica=None)]) as reader:
         by_replica = audit(reader, by=["engine", "replica"], until=NOW)
         (whole,) = audit(reader, by=["engine"], until=NOW).groups
     assert {group.key["replica"] for group in by_replica.groups} == {"e/0", "e/1", None}
