@@ -103,13 +103,16 @@ async def canonical(
     """The checked request as it goes on, noted in `record`; raises ApiError 400 for a policy that does not exist."""
     policy = context.canon.policy(route, model, incoming)
     canon, threads, scope = context.canon, context.threads, incoming.tenant.scope(model)
-    with record.stages.stage("canonicalize"):
+    began = time.perf_counter()
+    try:
         if canon.remembers(policy):
             result = await threads.remember(incoming.size, partial(canon.apply, incoming, policy, scope))
         elif threads.is_short(incoming.size):
             result = canon.apply(incoming, policy, scope)
         else:
             result = await threads.canonicalize(incoming.size, partial(canon.apply, incoming, policy, scope))
+    finally:
+        record.stages.took("canonicalize", began)
     record.canon = result.told
     return result
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gateway.settings import GatewaySettings
+from gateway.turns import OTHERS_FIRST
 
 Result = TypeVar("Result")
 
@@ -98,7 +99,7 @@ class PromptThreads:
             return await self._on_thread(work)
         # Requests that came together do this together: done whole, one behind the other, each would find the
         # processor's caches full of other steps.
-        await asyncio.sleep(0)
+        await OTHERS_FIRST
         return work()
 
     def is_short(self, size: int) -> bool:

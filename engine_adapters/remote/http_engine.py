@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from engine_adapters.base import Health
 from engine_adapters.errors import (
+    EngineError,
     EngineFailureError,
     EngineNotReadyError,
     EngineOverloadedError,
@@ -102,7 +103,7 @@ class HttpEngine(RelayEngine):
         headers = {**self.usual_headers, **self._options.headers}
         # Neither proxies of the environment nor redirects: requests go to the configured host and nowhere else.
         self._client = httpx.AsyncClient(timeout=self._options.probe_s, headers=headers, trust_env=False)
-        self._relays = EngineClient(_bounds(self._options, headers))
+        self.relays = EngineClient(_bounds(self._options, headers))
 
     @property
     def server(self) -> str:
@@ -199,18 +200,21 @@ class HttpEngine(RelayEngine):
         Raises EngineNotReadyError, EngineOverloadedError or EngineFailureError where there is no answer at all.
         """
         try:
-            return await self._relays.ask(method, url, body, headers)
-        except NoConnectionError as error:
-            # Its address is for the operator, who reads it in the log; this goes to the client.
-            raise EngineNotReadyError(f"The engine {self.name} does not answer.") from error
-        except NoFreeConnectionError as error:
-            raise EngineOverloadedError(
-                f"All {self._options.max_connections} connections to the engine {self.name} are in use."
-            ) from error
-        except TooSlowError as error:
-            raise EngineTimeoutError(f"The engine {self.name} took too long: {error}.") from error
+            return await self.relays.ask(method, url, body, headers)
         except TransportError as error:
-            raise EngineFailureError(f"The engine {self.name} broke the connection: {error}.") from error
+            raise self.unanswered(error) from error
+
+    def unanswered(self, error: TransportError) -> EngineError:
+        """What it means that there is no answer at all."""
+        if isinstance(error, NoConnectionError):
+            # Its address is for the operator, who reads it in the log; this goes to the client.
+            return EngineNotReadyError(f"The engine {self.name} does not answer.")
+        if isinstance(error, NoFreeConnectionError):
+            most = self._options.max_connections
+            return EngineOverloadedError(f"All {most} connections to the engine {self.name} are in use.")
+        if isinstance(error, TooSlowError):
+            return EngineTimeoutError(f"The engine {self.name} took too long: {error}.")
+        return EngineFailureError(f"The engine {self.name} broke the connection: {error}.")
 
     async def ask(self, method: str, url: str, **more: Any) -> dict[str, Any]:
         """One small JSON exchange; raises EngineNotReadyError where it cannot be had."""
@@ -264,7 +268,7 @@ class HttpEngine(RelayEngine):
         raise UnsupportedByEngineError(f"The engine {self.name} has no way to forget what it cached.")
 
     async def aclose(self) -> None:
-        await self._relays.aclose()
+        await self.relays.aclose()
         await self._client.aclose()
 
 
@@ -319,9 +323,11 @@ class _Relay(AbstractAsyncContextManager[RelayedAnswer]):
         engine, request = self._engine, self._request
         method = METHODS.get(request.route, "POST")
         body = engine.upstream_body(request) if request.body else b""
-        self._exchange = await engine.opened(
-            engine.url(request), body, engine.upstream_headers(request), method
-        )
+        url, headers = engine.url(request), engine.upstream_headers(request)
+        try:  # as `opened`, without its call
+            self._exchange = await engine.relays.ask(method, url, body, headers)
+        except TransportError as error:
+            raise engine.unanswered(error) from error
         profile = engine.profile_of(request.route)
         others = {own: shown for own, shown in engine.names(request).items() if own and own != shown}
         names = ModelNames(others) if others else None

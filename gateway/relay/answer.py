@@ -60,13 +60,17 @@ class RelayedRoute:
         stream: EventStream,
         record: RequestRecord,
     ) -> Callable[[], Awaitable[None]]:
-        async with await attempts.open() as opened:
-            account = opened.begun.answer.account
-            try:
-                told = None if kept is None else partial(kept.told, opened.visit.remote.replica, account)
-                return await self.pass_on(opened.begun, opened.sent.recording, send, stream, record, told)
-            finally:
-                _note(account, record)
+        opened = await attempts.open()
+        account = opened.begun.answer.account
+        try:
+            told = None if kept is None else partial(kept.told, opened.visit.remote.replica, account)
+            return await self.pass_on(opened.begun, opened.sent.recording, send, stream, record, told)
+        except (EngineFailureError, StreamAbortedError):
+            opened.outcome = "doubtful"
+            raise
+        finally:
+            _note(account, record)
+            await opened.aclose()
 
     def _turn(
         self, incoming: Incoming, pool: EnginePool, record: RequestRecord
@@ -138,7 +142,8 @@ class RelayedRoute:
         record: RequestRecord,
         told: Callable[[], Awaitable[None]] | None,
     ) -> None:
-        account, chunk = begun.answer.account, begun.first
+        account, chunk, rest = begun.answer.account, begun.first, begun.rest
+        assert rest is not None  # it is a stream
         async with StallGuard(begun.stall_s) as stall:
             while chunk:
                 stall.busy()
@@ -157,7 +162,7 @@ class RelayedRoute:
                         recorder = None
                 await stream.write(chunk)
                 stall.waiting()
-                chunk = await anext(begun.rest, b"")
+                chunk = await anext(rest, b"")
         if account.error is not None:
             # The client was told by an event of the engine's own.
             raise StreamAbortedError

@@ -6,9 +6,9 @@ All of it happens before the client has got a byte of an answer; what happens af
 import asyncio
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
-from typing import Self
+
+import msgspec
 
 from engine_adapters.errors import (
     EngineError,
@@ -17,7 +17,6 @@ from engine_adapters.errors import (
     EngineOverloadedError,
     EngineTimeoutError,
 )
-from gateway.errors import StreamAbortedError
 from gateway.jobs import JobContext
 from gateway.relay.begun import Begun, Held
 from gateway.relay.request import Outgoing, Prepared, outgoing
@@ -30,9 +29,8 @@ _ENDINGS: Mapping[int, Ending] = {429: "unknown", 500: "doubtful", 502: "bad", 5
 _KILLED = 2  # replicas that one request may take down: it may be the request
 
 
-@dataclass(slots=True)
-class Opened:
-    """An answer that has begun, at a replica. `async with` ends the visit."""
+class Opened(msgspec.Struct):
+    """An answer that has begun, at a replica. Whoever gets it closes it, which ends the visit."""
 
     visit: Visit
     sent: Outgoing
@@ -44,16 +42,6 @@ class Opened:
     def status(self) -> int:
         """HTTP."""
         return self.begun.answer.status
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, raised: BaseException | None, _: object
-    ) -> None:
-        if isinstance(raised, EngineFailureError | StreamAbortedError):
-            self.outcome = "doubtful"
-        await self.aclose()
 
     async def aclose(self) -> None:
         """Close the connection, which cancels what the engine has not done yet; again is of no effect."""
@@ -134,7 +122,15 @@ class Attempts:
         held = Held()
         began = time.monotonic()
         try:
-            opened = await self._opened(visit, held)
+            remote, record = visit.remote, self._record
+            sent = await outgoing(self._given, remote, visit.decision, self._context, record)
+            record.stages.sending()
+            record.attempts += 1
+            sent_at = time.monotonic()
+            relay = remote.engine.relay(sent.request, sent.rewrites)
+            answer = await relay.__aenter__()
+            held.entered(relay)
+            begun = await held.begin(answer, remote.name, stream=sent.request.stream)
         except EngineError as error:
             await held.aclose()
             visit.ended(self._failed(visit, error, time.monotonic() - began))
@@ -144,25 +140,12 @@ class Attempts:
             await held.aclose()
             visit.ended(self._given_up(visit, error, time.monotonic() - began))
             raise
-        if opened.status in _ELSEWHERE:
+        begun.stall_s = self._pool.policy.stall_s
+        begun.first_token = partial(self._began_to_answer, visit, sent_at)
+        opened = Opened(visit, sent, begun, held, _ENDINGS.get(answer.status, "good"))
+        if answer.status in _ELSEWHERE:
             await opened.aclose()  # it is all there; a busy replica need not keep a connection for it
         return opened
-
-    async def _opened(self, visit: Visit, held: Held) -> Opened:
-        remote, record = visit.remote, self._record
-        sent = await outgoing(self._given, remote, visit.decision, self._context, record)
-        record.stages.sending()
-        record.attempts += 1
-        began = time.monotonic()
-        relay = remote.engine.relay(sent.request, sent.rewrites)
-        answer = await relay.__aenter__()
-        held.entered(relay)
-        begun = await held.begin(answer)
-        if not begun.first and answer.status < 400 and sent.request.stream:
-            raise EngineFailureError(f"The engine {remote.name} ended its stream before it began.")
-        begun.stall_s = self._pool.policy.stall_s
-        begun.first_token = partial(self._began_to_answer, visit, began)
-        return Opened(visit, sent, begun, held, _ENDINGS.get(answer.status, "good"))
 
     def _began_to_answer(self, visit: Visit, sent_at: float) -> None:
         visit.first_token()

@@ -2,20 +2,21 @@
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 
+import msgspec
+
+from engine_adapters.errors import EngineFailureError
 from engine_adapters.remote.relay import RelayedAnswer
 
 _STALL_S = 300.0
 
 
-@dataclass(slots=True)
-class Begun:
+class Begun(msgspec.Struct):
     """One answer, and what is left of it."""
 
     answer: RelayedAnswer
     first: bytes  # piece of a stream; of what is none, the whole body; empty where there is none
-    rest: AsyncIterator[bytes]  # of a stream
+    rest: AsyncIterator[bytes] | None = None  # of a stream
     stall_s: float = _STALL_S  # without a byte in its middle
     first_token: Callable[[], None] | None = None  # called once, when a stream's has come
 
@@ -33,14 +34,21 @@ class Held:
         """There is an answer now."""
         self._relay = relay
 
-    async def begin(self, answer: RelayedAnswer) -> Begun:
-        """Wait for the first piece. Raises EngineFailureError, as `answer.chunks` does."""
-        rest = answer.chunks()
+    async def begin(self, answer: RelayedAnswer, engine: str, *, stream: bool) -> Begun:
+        """Wait for the first piece. `stream`: whether one was asked for.
+
+        Raises EngineFailureError, as `answer.chunks` does, and for a stream that ends before it begins.
+        """
         if not answer.streams:
-            return Begun(answer, await answer.whole(), rest)
-        if isinstance(rest, AsyncGenerator):
-            self._reading = rest
-        return Begun(answer, await anext(rest, b""), rest)
+            begun = Begun(answer, await answer.whole())
+        else:
+            rest = answer.chunks()
+            if isinstance(rest, AsyncGenerator):
+                self._reading = rest
+            begun = Begun(answer, await anext(rest, b""), rest)
+        if not begun.first and stream and answer.status < 400:
+            raise EngineFailureError(f"The engine {engine} ended its stream before it began.")
+        return begun
 
     async def aclose(self) -> None:
         """Let go; again is of no effect."""

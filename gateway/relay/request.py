@@ -1,6 +1,7 @@
 """From a body to what goes to another engine: checked, canonical, with what must be told on the way back."""
 
 import secrets
+import time
 from collections.abc import Mapping
 from functools import cache, partial
 from typing import Any
@@ -173,9 +174,12 @@ async def _tokens(
 ) -> NDArray[np.int32] | None:
     """The prompt's, shape [tokens], where this gateway can make it as the engine will, and some replica may take it."""
     most = pool.longest_context
-    with record.stages.stage("tokenize"):
+    began = time.perf_counter()
+    try:
         work = partial(tokens.of, route, body, incoming.tenant.scope(incoming.model), most)
         return await context.threads.encode(incoming.size, work)
+    finally:
+        record.stages.took("tokenize", began)
 
 
 async def _check_ids(

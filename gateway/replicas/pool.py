@@ -30,6 +30,7 @@ from gateway.routing.kv_changes import Change
 from gateway.routing.least_loaded import LeastLoaded
 from gateway.routing.prompt_tokens import PromptTokens
 from gateway.routing.router import HearsReplicas, RemembersPrompts, RouteAsk, Router
+from gateway.turns import OTHERS_FIRST
 
 if TYPE_CHECKING:  # it needs the extra `events`
     from gateway.kv_events.followers import Followers, TellOf
@@ -208,7 +209,13 @@ class EnginePool:
         if visit is None:
             return await self.choose(ask, tried, only, room)
         if self._running > 1:
-            await _with_others(visit)
+            # Requests that came together are all prepared and routed before one is sent: done whole, one behind the
+            # other, each would find the processor's caches full of other steps.
+            try:
+                await OTHERS_FIRST
+            except BaseException:
+                visit.ended("unknown")
+                raise
         return visit
 
     async def _visit(self, ask: RouteAsk, able: Sequence[Member]) -> Visit | None:
@@ -362,18 +369,6 @@ class EnginePool:
 
     def _tell(self, message: str, member: Member, **fields: object) -> None:
         log.warning(message, extra={"fields": {"engine": self.name, "replica": member.id, **fields}})
-
-
-async def _with_others(visit: Visit) -> None:
-    """Requests that came together are all prepared and routed before one is sent.
-
-    Done whole, one behind the other, each would find the processor's caches full of other steps.
-    """
-    try:
-        await asyncio.sleep(0)
-    except BaseException:
-        visit.ended("unknown")
-        raise
 
 
 def _says_none(remote: Remote) -> bool:

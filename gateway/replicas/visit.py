@@ -1,8 +1,9 @@
 """One request at one replica, from when it was chosen until it has ended there."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
+
+import msgspec
 
 from engine_adapters.base import ReuseReport
 from gateway.relay.remote import Remote
@@ -17,8 +18,7 @@ Ending: TypeAlias = Outcome | Literal["doubtful"]
 _BYTES_A_TOKEN = 4  # of a body whose prompt nobody here has looked at
 
 
-@dataclass(slots=True)
-class Visit:
+class Visit(msgspec.Struct):
     """Whoever gets it says once how it ended; saying it again is of no effect."""
 
     decision: Decision

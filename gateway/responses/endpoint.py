@@ -94,7 +94,7 @@ class _OneResponse(GenerationEndpoint):
             relay = remote.engine.relay(request, rewrites)
             answer = await relay.__aenter__()
             held.entered(relay)
-            begun = await held.begin(answer)
+            begun = await held.begin(answer, remote.name, stream=request.stream)
             told = partial(self._forget, record) if self._route == "response_delete" else None
             return await self._relayed.pass_on(begun, None, send, stream, record, told)
 

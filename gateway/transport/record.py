@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import cast
 
+import msgspec
 from starlette.types import Scope
 
 from engine_adapters.base import ReuseReport
@@ -73,15 +74,14 @@ def _counts(counts: Mapping[str, int]) -> list[str]:
     return [f"{name}={count}" for name, count in sorted(counts.items())]
 
 
-@dataclass(slots=True)
-class RequestRecord:
+class RequestRecord(msgspec.Struct):
     """Facts of one request. None means not known."""
 
     id: str
     method: str
     path: str
-    started: float = field(default_factory=time.perf_counter)  # seconds, monotonic
-    arrival: float = field(default_factory=time.time)  # seconds since the epoch
+    started: float = msgspec.field(default_factory=time.perf_counter)  # seconds, monotonic
+    arrival: float = msgspec.field(default_factory=time.time)  # seconds since the epoch
     ended: float | None = None  # as `started`; None: it runs
     route: str | None = None  # of those that the ledger has rows for
     tenant: Tenant = DEFAULT
@@ -110,9 +110,9 @@ class RequestRecord:
     choices: int = 1  # that are generated side by side
     canon: CanonTold | None = None
     limited: str | None = None  # what it was refused by: requests, tokens, concurrency, body, prompts, queue
-    told: list[tuple[bytes, bytes]] = field(default_factory=list)  # headers of its answer, whatever that is
+    told: list[tuple[bytes, bytes]] = []  # headers of its answer, whatever that is
     ttft_s: float | None = None  # from the first byte of the request to the engine's first event
-    stages: Stages = field(default_factory=Stages)
+    stages: Stages = msgspec.field(default_factory=Stages)
 
     def saw_events(self) -> None:
         """Note the time to first token, once, and when the newest came."""

@@ -1,7 +1,6 @@
 """When one request was in which stage."""
 
 import time
-from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Literal, TypeAlias
 
@@ -38,11 +37,10 @@ class _Timed:
         self._stages.took(self._name, self._start)
 
 
-@dataclass(slots=True)
-class Stages:
+class Stages(msgspec.Struct):
     """The stages of one request so far; those inside the engine follow from when it was handed over and answered."""
 
-    timed: list[Stage] = field(default_factory=list)
+    timed: list[Stage] = []
     sent: float | None = None  # to the engine
     first_token: float | None = None
     last_token: float | None = None

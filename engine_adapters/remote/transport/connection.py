@@ -104,7 +104,11 @@ class Connection(asyncio.Protocol):
                 self._transport.writelines((head, body))
             if not self._writable.is_set():
                 await self._sent(exchange, write_s)
-            await exchange.headed()
+            until = (
+                self.loop.time() + read_s
+            )  # for all of it: an engine may send a byte of it now and then, for ever
+            while (coming := exchange.head_by(until)) is not None:
+                await coming
         except BaseException:
             exchange.close()
             raise

@@ -40,7 +40,7 @@ class Line(Protocol):
 
 
 class Exchange:
-    """An answer: its head when `headed()` returns, its body from `chunks()`. Used from one event loop.
+    """An answer: its head once `head_by()` says so, its body from `chunks()`. Used from one event loop.
 
     `read_s` is how long the head may be waited for, and behind it each byte.
     """
@@ -153,15 +153,16 @@ class Exchange:
         """Whether the head is there, or will never be."""
         return self._headed or self._error is not None
 
-    async def headed(self) -> None:
-        """Returns when status and headers are there; raises TransportError."""
-        until = (
-            self._loop.time() + self._read_s
-        )  # for all of it: an engine may send a byte of it now and then, for ever
-        while not self._headed:
-            if self._error is not None:
-                raise self._error
-            await self._wait(until)
+    def head_by(self, until: float) -> "asyncio.Future[None] | None":
+        """None: status and headers are there; else what to await, until then, before this is asked again.
+
+        Raises TransportError.
+        """
+        if self._headed:
+            return None
+        if self._error is not None:
+            raise self._error
+        return self._wait(until)
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """The body as it arrives, unpacked where it is packed; raises TransportError when it breaks off."""

@@ -1,14 +1,14 @@
 """Where requests go, and the head of each of them. Bodies are JSON."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from urllib.parse import urlsplit
+
+import msgspec
 
 _BODILESS = ("GET", "DELETE")  # whose requests have no body, unless they say so
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(msgspec.Struct, frozen=True):
     """One server."""
 
     host: str
