@@ -53,6 +53,7 @@ class _View(msgspec.Struct, frozen=True):
     rate: float  # tokens a second
     waits_s: float  # until its prefill begins
     prefill_s: float  # of what it would have to compute
+    work_s: float  # that it has computed lately
 
 
 class PrefixRouter:
@@ -205,32 +206,30 @@ class PrefixRouter:
             ahead = load.ahead(rate, now) if load.waiting else 0.0
             waits = ahead + running * (load.running + load.waiting)
             uncached = prompt - matched
-            views.append(_View(replica, load, matched, uncached, rate, waits / rate, uncached / rate))
+            view = _View(
+                replica, load, matched, uncached, rate, waits / rate, uncached / rate, load.work / rate
+            )
+            views.append(view)
         return views
 
     def _best(self, views: Sequence[_View], home: str | None, heat: int) -> _View:
-        price = 1 + (self.settings.recompute_price - 1) / (1 + heat)
-
-        loyalty = self.settings.session_share * price
-        mean = sum([view.load.work / view.rate for view in views]) / len(views)
-        share = self.settings.work_share
-
-        def rank(view: _View) -> tuple[float, float, int]:
-            over = max(0.0, view.load.work / view.rate - mean)
-            cost = view.waits_s + price * view.prefill_s + share * over
+        settings, count = self.settings, len(views)
+        price = 1 + (settings.recompute_price - 1) / (1 + heat)
+        mean = sum([view.work_s for view in views]) / count
+        # No more waits there than their share; at least one is within that.
+        most = settings.bound * sum([view.waits_s for view in views]) / count + settings.slack_s
+        ranks = []
+        for at, view in enumerate(views):
+            if view.waits_s > most:
+                continue
+            cost = view.waits_s + price * view.prefill_s
+            if view.work_s > mean:
+                cost += settings.work_share * (view.work_s - mean)
             if view.replica == home:
                 prompt_s = (view.matched + view.uncached) / view.rate
-                cost -= self.settings.session_s + loyalty * prompt_s
-            return cost, view.load.work / view.rate, view.load.chosen
-
-        return min(self._within_bounds(views), key=rank)
-
-    def _within_bounds(self, views: Sequence[_View]) -> Sequence[_View]:
-        """Those where no more waits than their share; at least one is."""
-        most = (
-            self.settings.bound * sum([view.waits_s for view in views]) / len(views) + self.settings.slack_s
-        )
-        return [view for view in views if view.waits_s <= most]
+                cost -= settings.session_s + settings.session_share * price * prompt_s
+            ranks.append((cost, view.work_s, view.load.chosen, at))
+        return views[min(ranks)[-1]]
 
     def _began(
         self,
