@@ -1,14 +1,16 @@
 """Prompt ids without blocking the event loop: short prompts inline, long ones on a few threads."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from canon.tokens.steps import Steps, finished
 from gateway.settings import GatewaySettings
+from gateway.side_by_side import SideBySide
 from gateway.turns import OTHERS_FIRST
 
 Result = TypeVar("Result")
@@ -50,6 +52,19 @@ class PromptSource(Protocol):
         it may raise canon's PromptTooLongError, and save what the rest would take; None: any number is wanted.
         """
 
+    def chat_steps(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        *,
+        add_generation_prompt: bool = True,
+        continue_final_message: bool = False,
+        template_kwargs: Mapping[str, Any] | None = None,
+        scope: str = "",
+        most: int | None = None,
+    ) -> Generator[None, None, RenderedChat]:
+        """As `chat`, with a stop between its parts."""
+
     def encode(
         self, text: str, *, add_special_tokens: bool = True, scope: str = "", most: int | None = None
     ) -> NDArray[np.int32]:
@@ -74,6 +89,7 @@ class PromptThreads:
         if memory_waits:
             self._waiting = ThreadPoolExecutor(settings.memory_threads, thread_name_prefix="kvgate-memory")
         self._memory_waits = memory_waits
+        self._together = SideBySide()
 
     def parses_here(self, size: int) -> bool:
         """Whether so many bytes are parsed where that is asked for, so that `parse` has nothing to wait for."""
@@ -101,6 +117,13 @@ class PromptThreads:
         # processor's caches full of other steps.
         await OTHERS_FIRST
         return work()
+
+    async def encode_together(self, size: int, steps: Callable[[], Steps[Result]]) -> Result:
+        """What comes of `steps()`, which renders and encodes `size` bytes; on a thread if they are many, else side by
+        side with what others of the same moment have to encode."""
+        if size > self._inline_prompt:
+            return await self._on_thread(lambda: finished(steps()))
+        return await self._together.do(steps())
 
     def is_short(self, size: int) -> bool:
         """Whether work on so many bytes of text is done where it is asked for."""

@@ -1,11 +1,11 @@
 """A model's chat template and tokenizer: requests in, token ids out."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
+import msgspec
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -23,6 +23,7 @@ from canon.tokens.prefix_hazards import prefix_hazards
 from canon.tokens.rendering import Conversation, RenderedChat, render_controlled, render_text, role_names
 from canon.tokens.sandbox import RenderClock
 from canon.tokens.stand_ins import ControlTokens
+from canon.tokens.steps import Steps, finished
 from canon.tokens.surround import Surround
 from canon.tokens.template import ChatTemplate
 from canon.tokens.thinking import ends_in_reasoning, find_thinking_tags
@@ -46,15 +47,14 @@ _RESERVED = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ChatPrompt:
+class ChatPrompt(msgspec.Struct, frozen=True):
     """A rendered chat and its tokens."""
 
     ids: NDArray[np.int32]  # [prompt tokens]; not to be written to
     text: str
     starts_in_reasoning: bool  # the text ends inside an opened thinking tag
     # Special tokens written in the request, by path, such as "messages[1].content"; they stayed text.
-    control_tokens: Mapping[str, int] = field(default_factory=dict)
+    control_tokens: Mapping[str, int] = {}
 
 
 class _Chat:
@@ -180,6 +180,30 @@ class PromptTokenizer:
         Encodings are shared only within one `scope`. Where it is certain that there are more than `most` tokens, the
         rest is not encoded: `PromptTooLongError`.
         """
+        return finished(
+            self.chat_steps(
+                messages,
+                tools,
+                add_generation_prompt=add_generation_prompt,
+                continue_final_message=continue_final_message,
+                template_kwargs=template_kwargs,
+                scope=scope,
+                most=most,
+            )
+        )
+
+    def chat_steps(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        *,
+        add_generation_prompt: bool = True,
+        continue_final_message: bool = False,
+        template_kwargs: Mapping[str, Any] | None = None,
+        scope: str = "",
+        most: int | None = None,
+    ) -> Steps[ChatPrompt]:
+        """As `chat`, with a stop between its parts."""
         if continue_final_message and add_generation_prompt:
             raise TemplateError(
                 "continue_final_message and add_generation_prompt exclude each other",
@@ -197,7 +221,12 @@ class PromptTokenizer:
             continue_final_message=continue_final_message,
         )
         written = self._written(chat, messages, tools, template_kwargs or {})
-        rendered = self._render(chat, conversation, [str(message["role"]) for message in messages])
+        yield
+        clock = self._clock(chat, conversation)
+        text = render_text(chat.template, conversation, clock)
+        yield
+        rendered = self._controlled(chat, conversation, text, clock, [str(each["role"]) for each in messages])
+        yield
         return ChatPrompt(
             ids=self._encode_rendered(rendered, scope, most),
             text=rendered.text,
@@ -233,14 +262,18 @@ class PromptTokenizer:
             )
         return found
 
-    def _render(self, chat: _Chat, conversation: Conversation, roles: list[str]) -> RenderedChat:
+    def _clock(self, chat: _Chat, conversation: Conversation) -> RenderClock:
         calls = [message["tool_calls"] for message in conversation.messages if "tool_calls" in message]
-        clock = chat.template.clock(keep_lexemes=has_lexemes(calls))
+        return chat.template.clock(keep_lexemes=has_lexemes(calls))
 
-        def render(what: Conversation, clock: RenderClock = clock) -> str:
+    def _controlled(
+        self, chat: _Chat, conversation: Conversation, text: str, clock: RenderClock, roles: list[str]
+    ) -> RenderedChat:
+        """`text` is the plain rendering."""
+
+        def render(what: Conversation) -> str:
             return render_text(chat.template, what, clock)
 
-        text = render(conversation)
         refuse_dropped(conversation, text, render, roles)
         if self._control_in_content == "allow":
             return RenderedChat(text, [], suspicious=False)

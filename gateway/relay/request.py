@@ -176,8 +176,8 @@ async def _tokens(
     most = pool.longest_context
     began = time.perf_counter()
     try:
-        work = partial(tokens.of, route, body, incoming.tenant.scope(incoming.model), most)
-        return await context.threads.encode(incoming.size, work)
+        steps = partial(tokens.steps, route, body, incoming.tenant.scope(incoming.model), most)
+        return await context.threads.encode_together(incoming.size, steps)
     finally:
         record.stages.took("tokenize", began)
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from canon.errors import PromptTooLongError, TemplateError
+from canon.tokens.steps import Steps, finished
 from engine_adapters.remote.relay import Route
 from gateway.prompts import PromptSource
 
@@ -39,9 +40,15 @@ class PromptTokens:
     def of(self, route: Route, body: Mapping[str, Any], scope: str, most: int | None = None) -> Ids | None:
         """int32 [tokens]; None: another route, several prompts, media, what the template does not take, or a prompt of
         more than `most` tokens, which its engine will judge."""
+        return finished(self.steps(route, body, scope, most))
+
+    def steps(
+        self, route: Route, body: Mapping[str, Any], scope: str, most: int | None = None
+    ) -> Steps[Ids | None]:
+        """As `of`, with a stop between its parts."""
         try:
             if route == "chat":
-                return self._chat(body, scope, most)
+                return (yield from self._chat(body, scope, most))
             return self._completion(body, scope, most) if route == "completions" else None
         except PromptTooLongError:
             return None
@@ -75,13 +82,13 @@ class PromptTokens:
         """Drop all encodings that are remembered, of every scope; how many there were."""
         return self._prompts.forget()
 
-    def _chat(self, body: Mapping[str, Any], scope: str, most: int | None) -> Ids | None:
+    def _chat(self, body: Mapping[str, Any], scope: str, most: int | None) -> Steps[Ids | None]:
         messages = body.get("messages")
         if not isinstance(messages, list) or any(map(_has_media, messages)):
             return None  # how many tokens a medium is, only its engine knows
         opens, goes_on = body.get("add_generation_prompt"), bool(body.get("continue_final_message"))
         switches = body.get("chat_template_kwargs")
-        return self._prompts.chat(
+        prompt = yield from self._prompts.chat_steps(
             messages,
             body.get("tools") or None,
             add_generation_prompt=not goes_on if opens is None else bool(opens),
@@ -89,7 +96,8 @@ class PromptTokens:
             template_kwargs=switches if isinstance(switches, dict) else {},
             scope=scope,
             most=most,
-        ).ids
+        )
+        return prompt.ids
 
     def _completion(self, body: Mapping[str, Any], scope: str, most: int | None) -> Ids | None:
         prompt = body.get("prompt")

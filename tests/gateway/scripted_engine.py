@@ -3,7 +3,7 @@
 import asyncio
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -136,6 +136,10 @@ class BytePrompts:
     seen: list[dict[str, Any]] = field(default_factory=list)
     threads: set[str] = field(default_factory=set)
     delay_s: float = 0.0
+
+    def chat_steps(self, *given: Any, **more: Any) -> Generator[None, None, Rendered]:
+        yield
+        return self.chat(*given, **more)
 
     def chat(
         self,
