@@ -139,7 +139,7 @@ def usage_facts(incoming: Incoming, context: JobContext, record: RequestRecord) 
         return None
     canon = record.canon
     edits = sum(canon.edits.values()) if canon is not None and canon.applied else 0
-    return UsageFacts(record.expected.predicted, record.block_size, edits)
+    return UsageFacts(record.expected.known().predicted, record.block_size, edits)
 
 
 def granted_retention(

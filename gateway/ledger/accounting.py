@@ -1,7 +1,8 @@
 """From what one request did to its row of the ledger."""
 
+from engine_adapters.base import ReuseReport
 from engine_adapters.reuse.classes import predicted_within
-from gateway.ledger.expectation import Predictor
+from gateway.ledger.expectation import Expectation, Predictor
 from gateway.ledger.row import GapCause, LedgerRow
 from gateway.routing.explained import scores_json
 from gateway.transport.record import RequestRecord
@@ -9,7 +10,7 @@ from gateway.transport.record import RequestRecord
 
 def row_of(record: RequestRecord, predictor: Predictor | None = None) -> LedgerRow:
     """The row of a request that has ended."""
-    reuse, canon, expected = record.reuse, record.canon, record.expected
+    reuse, canon, expected = record.reuse, record.canon, record.expected.known()
     prompt = record.prompt_tokens if reuse is None or reuse.prompt is None else reuse.prompt
     # By place, in the order of the fields: binding so many names takes as long as all the rest.
     return LedgerRow(
@@ -34,7 +35,7 @@ def row_of(record: RequestRecord, predictor: Predictor | None = None) -> LedgerR
         "" if reuse is None else reuse.source,
         predicted_within(expected.predicted, prompt, record.block_size),
         record.block_size,
-        _gap_cause(record, predictor),  # gap_cause
+        _gap_cause(expected, reuse, predictor),  # gap_cause
         "off" if canon is None else canon.policy,
         None if canon is None else canon.rules_version,
         0 if canon is None or not canon.applied else sum(canon.edits.values()),  # canon_edits
@@ -50,7 +51,7 @@ def row_of(record: RequestRecord, predictor: Predictor | None = None) -> LedgerR
     )
 
 
-def _gap_cause(record: RequestRecord, predictor: Predictor | None) -> GapCause | None:
-    if predictor is None or record.reuse is None:
-        return None
-    return predictor.cause(record.expected, record.reuse)
+def _gap_cause(
+    expected: Expectation, reuse: ReuseReport | None, predictor: Predictor | None
+) -> GapCause | None:
+    return None if predictor is None or reuse is None else predictor.cause(expected, reuse)

@@ -12,23 +12,10 @@ from gateway.ledger.row import Divergence, GapCause
 
 
 class Expected(Protocol):
-    """What is expected of a request, or will be known to be. None: nothing is known."""
+    """What is expected of a request, or will be known to be."""
 
-    @property
-    def predicted(self) -> int | None:
-        """Prompt tokens that the engine should reuse."""
-
-    @property
-    def saved(self) -> int | None:
-        """Of them those that edits of canon made reusable, estimated."""
-
-    @property
-    def divergence(self) -> Divergence | None:
-        """Where the prompt left the nearest earlier one."""
-
-    @property
-    def token(self) -> object | None:
-        """The predictor's own, to find the request again."""
+    def known(self) -> "Expectation":
+        """The expectation; worked out now, where nobody has needed it yet."""
 
 
 class Expectation(msgspec.Struct, frozen=True):
@@ -38,6 +25,10 @@ class Expectation(msgspec.Struct, frozen=True):
     saved: int | None = None  # of them those that edits of canon made reusable, estimated
     divergence: Divergence | None = None  # where the prompt left the nearest earlier one
     token: object | None = None  # the predictor's own, to find the request again
+
+    def known(self) -> "Expectation":
+        """Itself."""
+        return self
 
 
 NOTHING_EXPECTED = Expectation()
@@ -83,5 +74,5 @@ class Predictor(Protocol):
     def forget(self) -> None:
         """Drop all that engines were sent: nothing is expected of the next requests."""
 
-    def cause(self, expected: Expected, reuse: ReuseReport) -> GapCause | None:
+    def cause(self, expected: Expectation, reuse: ReuseReport) -> GapCause | None:
         """Why less was reused than expected; None: no less was, or that is not known. Called when it has ended."""

@@ -3,7 +3,6 @@
 import asyncio
 
 from gateway.ledger.expectation import Expectation, Predictor, SentRequest
-from gateway.ledger.row import Divergence
 
 _WAIT_S = 0.002
 _AT_ONCE = 16  # more of them would hold up a request that waits
@@ -26,22 +25,6 @@ class Later:
             self._found = self._predictor.expect(sent)
         assert self._found is not None
         return self._found
-
-    @property
-    def predicted(self) -> int | None:
-        return self.known().predicted
-
-    @property
-    def saved(self) -> int | None:
-        return self.known().saved
-
-    @property
-    def divergence(self) -> Divergence | None:
-        return self.known().divergence
-
-    @property
-    def token(self) -> object | None:
-        return self.known().token
 
 
 class LaterExpectations:

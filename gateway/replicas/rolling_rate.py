@@ -9,6 +9,7 @@ class RollingRate:
     def __init__(self, window_s: float) -> None:
         self._part_s = window_s / _PARTS
         self._parts: dict[int, list[int]] = {}  # by number of the part: requests, bad ones
+        self._newest = -1  # part that was looked at
 
     def add(self, now: float, *, bad: bool) -> None:
         """One request has ended."""
@@ -29,6 +30,9 @@ class RollingRate:
 
     def _forget(self, now: float) -> int:
         newest = int(now / self._part_s)
+        if newest == self._newest:
+            return newest
+        self._newest = newest
         for part in [part for part in self._parts if part <= newest - _PARTS]:
             del self._parts[part]
         return newest

@@ -13,7 +13,7 @@ from engine_adapters.rpc.connection import Connection
 from engine_adapters.rpc.errors import RpcError
 from engine_adapters.rpc.link import Link
 from engine_adapters.rpc.service import Call
-from gateway.ledger.expectation import NOTHING_EXPECTED, Expectation, Expected, Predictor, Routed, SentRequest
+from gateway.ledger.expectation import NOTHING_EXPECTED, Expectation, Predictor, Routed, SentRequest
 from gateway.ledger.row import GapCause
 from gateway.ledger.shadow import ShadowPredictor
 from gateway.ledger.shadow.gap import Sent, gap_cause
@@ -100,7 +100,7 @@ class WorkerPredictor(Predictor):
         """Drop all that engines were sent."""
         self._link.tell("prediction.forget")
 
-    def cause(self, expected: Expected, reuse: ReuseReport) -> GapCause | None:
+    def cause(self, expected: Expectation, reuse: ReuseReport) -> GapCause | None:
         """Why less was reused than expected; None: no less was, or that is not known."""
         if not isinstance(expected.token, Sent):
             return None

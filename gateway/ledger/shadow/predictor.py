@@ -6,7 +6,7 @@ from collections import OrderedDict
 
 from canon.lint.prefix_model import PrefixModel
 from engine_adapters.base import ReuseReport
-from gateway.ledger.expectation import NOTHING_EXPECTED, Expectation, Expected, Predictor, SentRequest
+from gateway.ledger.expectation import NOTHING_EXPECTED, Expectation, Predictor, SentRequest
 from gateway.ledger.row import GapCause
 from gateway.ledger.shadow.engine_shadow import EngineShadow, ShadowSettings
 from gateway.ledger.shadow.gap import Sent, gap_cause
@@ -39,7 +39,7 @@ class ShadowPredictor(Predictor):
             self._failed(error)
             return NOTHING_EXPECTED
 
-    def cause(self, expected: Expected, reuse: ReuseReport) -> GapCause | None:
+    def cause(self, expected: Expectation, reuse: ReuseReport) -> GapCause | None:
         """Why less was reused than expected; None: no less was, or that is not known. Called when it has ended."""
         sent = expected.token
         if not isinstance(sent, Sent):

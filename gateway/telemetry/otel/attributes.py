@@ -93,7 +93,9 @@ def _reuse(record: RequestRecord, facts: RequestFacts) -> Attributes:
             "kvgate.reuse.reused_tokens": None if report is None else report.reused,
             "kvgate.reuse.recomputed_tokens": facts.recomputed_tokens,
             "kvgate.reuse.predicted_tokens": predicted_within(
-                record.expected.predicted, None if report is None else report.prompt, record.block_size
+                record.expected.known().predicted,
+                None if report is None else report.prompt,
+                record.block_size,
             ),
             "kvgate.block_size": record.block_size,
             **tiers,

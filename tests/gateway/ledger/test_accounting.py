@@ -10,7 +10,7 @@ from msgspec.structs import asdict
 from engine_adapters.base import Finished, ReuseReport, TextDelta, Usage
 from engine_adapters.errors import EngineFailureError
 from gateway.ledger.accounting import row_of
-from gateway.ledger.expectation import Expectation, Expected, SentRequest
+from gateway.ledger.expectation import Expectation, SentRequest
 from gateway.ledger.row import Divergence, GapCause
 from gateway.routing.router import Decision, Score
 from gateway.served import Backend
@@ -147,7 +147,7 @@ class Evicted:
     def forget(self) -> None:
         pass
 
-    def cause(self, expected: Expected, reuse: ReuseReport) -> GapCause:
+    def cause(self, expected: Expectation, reuse: ReuseReport) -> GapCause:
         return "evicted"
 
 

@@ -1,7 +1,7 @@
 """Requests are expected in the order in which they were sent, once each, and no later than somebody asks."""
 
 from engine_adapters.base import ReuseReport
-from gateway.ledger.expectation import Expectation, Expected, SentRequest
+from gateway.ledger.expectation import Expectation, SentRequest
 from gateway.ledger.later import LaterExpectations
 from gateway.ledger.row import GapCause
 from tests.waiting import until
@@ -15,7 +15,7 @@ class Predicting:
         self.seen.append(request.scope)
         return Expectation(predicted=len(self.seen), token=request.scope)
 
-    def cause(self, expected: Expected, reuse: ReuseReport) -> GapCause | None:
+    def cause(self, expected: Expectation, reuse: ReuseReport) -> GapCause | None:
         return None
 
 
@@ -30,16 +30,16 @@ async def test_what_waits_is_worked_out_soon_and_in_order() -> None:
     assert predictor.seen == []
     await until(lambda: len(predictor.seen) == 3, "all are worked out")
     assert predictor.seen == ["a", "b", "c"]
-    assert [each.predicted for each in found] == [1, 2, 3]
+    assert [each.known().predicted for each in found] == [1, 2, 3]
 
 
 async def test_whoever_asks_need_not_wait_and_it_is_worked_out_once() -> None:
     predictor = Predicting()
     later = LaterExpectations(predictor)
     first, second = later.expect(sent("a")), later.expect(sent("b"))
-    assert (second.predicted, second.token, second.saved, second.divergence) == (1, "b", None, None)
+    assert second.known() == Expectation(predicted=1, token="b")
     later.flush()
-    assert (first.predicted, second.predicted) == (2, 1)
+    assert (first.known().predicted, second.known().predicted) == (2, 1)
     assert predictor.seen == ["b", "a"]
 
 
