@@ -30,6 +30,8 @@ class KnownRuns:
 
     def digests(self, parent: bytes, data: memoryview) -> list[bytes]:
         """As `chunk_digests` has them."""
+        if len(data) < _RUN_BYTES:
+            return chunk_digests(parent, data)
         last, found = parent, list[bytes]()
         whole = len(data) - len(data) % _RUN_BYTES
         for at in range(0, whole, _RUN_BYTES):

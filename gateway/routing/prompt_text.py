@@ -4,6 +4,7 @@ Four bytes stand for a token; how many it really was is learned from answers.
 """
 
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from hashlib import sha256
 from typing import Any
 
@@ -23,9 +24,16 @@ def prompt_bytes(body: Mapping[str, Any]) -> bytes:
 
 def prompt_seed(scope: str, body: Mapping[str, Any], *, counted: bool, salt: str | None = None) -> bytes:
     """What keeps prompts of the same text apart. `counted`: switches of the template are in the tokens already."""
-    names = _SALTS if counted else (*_SALTS, *_SWITCHES)
-    said = {name: body[name] for name in names if body.get(name) is not None}
-    return orjson.dumps([scope, salt, counted]) + _dumped(said)
+    names = _SALTS if counted else _SALTS_AND_SWITCHES
+    plain = _plain_seed(scope, salt, counted)
+    if body.keys().isdisjoint(names):  # as most are
+        return plain + b"{}"
+    return plain + _dumped({name: body[name] for name in names if body.get(name) is not None})
+
+
+@lru_cache(maxsize=1024)
+def _plain_seed(scope: str, salt: str | None, counted: bool) -> bytes:
+    return orjson.dumps([scope, salt, counted])
 
 
 _SALTS = ("cache_salt", "extra_key", "lora_path", "previous_response_id", "conversation")
@@ -36,6 +44,7 @@ _SWITCHES = (
     "documents",
     "response_format",
 )
+_SALTS_AND_SWITCHES = (*_SALTS, *_SWITCHES)
 
 
 def _parts(value: Any) -> Iterator[bytes]:
