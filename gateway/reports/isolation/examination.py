@@ -251,7 +251,10 @@ class Examination:
         self._may_fill = self._filled + self._scale.fill_tokens
         trials = 2 * self._scale.trials
         rounds = _ROUNDS_AGAIN
+        certain = {each.tier for each in self._findings() if each.verdict == "leaks"}
         for tier, suspicions in suspicions_of(self._tiers()).items():
+            if tier in certain:
+                continue
             said = " and ".join(f"{each.by} (p {each.p:.3f})" for each in suspicions)
             self._say(f"suspected on {tier} by {said}: {trials} trials more")
             if tier == self._top:

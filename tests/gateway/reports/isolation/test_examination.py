@@ -107,8 +107,8 @@ def examined(cache: Cache, *, mate: str | None = None, seed: int = 3, **scale: A
     sides: Any = Sides(Asker(cache, "a"), Asker(cache, "b"), mate and Asker(cache, mate))  # type: ignore[arg-type]
     bounds = Scale(**{"words": WORDS, "trials": TRIALS} | scale)
     found = asyncio.run(Examination("http://x", sides, bounds, seed=seed, say=lambda _: None).examine())
-    suspected = any(each.suspicions for each in found.findings)
-    assert found.requests <= bounds.requests + (bounds.requests_again if suspected else 0)
+    again = any(suspicion.again_trials for each in found.findings for suspicion in each.suspicions)
+    assert found.requests <= bounds.requests + (bounds.requests_again if again else 0)
     return found
 
 
@@ -137,6 +137,8 @@ def test_a_shared_cache_leaks_by_what_is_reported(tells_tiers: bool):
     assert (found.verdict, found.by) == ("leaks", ("reuse",))
     assert found.findings[0].other_reused == WORDS + 4
     assert found.as_json()["by"] == ("reuse",)
+    # It is certain, so nothing is looked at again.
+    assert {one.again_trials for each in found.findings for one in each.suspicions} <= {0}
 
 
 def test_a_shared_cache_that_reports_nothing_leaks_by_time_alone():
