@@ -24,13 +24,13 @@ from cache_core.metrics import CacheObserver
 from cache_core.tiers.base import FULL, GoesOn, Mask, TierStats, Watermarks, for_ever
 from cache_core.tiers.codec import Codec
 from cache_core.tiers.errors import PurgeFailedError, TierError
-from cache_core.tiers.files import Files, make_private, probe_folder, read_fully, reason_of, write_fully
+from cache_core.tiers.files import Files, probe_folder, read_fully, reason_of, write_fully
 from cache_core.tiers.store import Record, StoreTier, require_secret
+from cache_core.tiers.store_mark import MARK, StoreMark
 
 Found = tuple[float, int, Path]  # last use by the clock of the file system, bytes, path
 
 _PART = ".part"
-_MARK = ".kvgate-store"  # in the folder itself: without it something else is there, an empty mount point for example
 _PURGE_TRIES = 20  # writers elsewhere may still put a file into a folder that is being removed
 _LISTED_AT_ONCE = 256  # files, before whoever cleans asks whether to go on
 _ABANDONED = 3600.0  # seconds a part may be older than the newest file, by the clock of the file system
@@ -45,6 +45,9 @@ class StoreOptions:
     mac_key: bytes  # shared by all users and by nobody else, at least 16 bytes
     parallel: int = 8  # files read or written at once
     codec: Codec = field(default_factory=Codec)
+    mounted: bool = (
+        False  # the folder is, or lies in, a mount: without one nothing is written, see `StoreMark`
+    )
     scope_share: float = 1.0  # of the capacity: what one scope may hold before it makes room for others
 
     def __post_init__(self) -> None:
@@ -73,10 +76,10 @@ class StoreFolder(StoreTier):
         super().__init__(options.codec, options.mac_key, options.parallel, observer, clock)
         self.options = options
         self._files = files or Files()
+        self._mark = StoreMark(options.folder, self._files, options.mounted, clock)
         self._banned: set[bytes] = set()  # identities that were purged while they could not be erased
         try:
-            make_private(options.folder)
-            os.close(self._files.open(options.folder / _MARK, os.O_RDONLY | os.O_CREAT))
+            self._mark.make()
         except OSError as error:
             raise TierError(f"{options.folder} cannot be used as a store: {error}") from error
 
@@ -85,7 +88,7 @@ class StoreFolder(StoreTier):
         return np.array(there, dtype=np.bool_)
 
     def probe(self) -> None:
-        if not self._is_there():
+        if not self._mark.is_there():
             raise TierError(f"{self.options.folder} is away, is it not mounted?")
         probe_folder(self._files, self.options.folder, f".probe-{secrets.token_hex(8)}{_PART}")
 
@@ -103,7 +106,7 @@ class StoreFolder(StoreTier):
         """
         self._purge_begins(identity)
         found, self._banned = 0, self._banned | {identity}
-        if not self._is_there():
+        if not self._mark.is_there():
             raise PurgeFailedError(
                 f"{self.options.folder} is away, is it not mounted? Purge again when it is back"
             )
@@ -126,6 +129,8 @@ class StoreFolder(StoreTier):
         Looks at every file of the store.
         """
         options = self.options
+        if not self._mark.is_there():  # whatever lies there instead is not ours to remove
+            return 0
         for identity in self._banned:
             with suppress(PurgeFailedError):  # again the next time
                 self.purge(identity)
@@ -184,7 +189,7 @@ class StoreFolder(StoreTier):
     def _write_file(self, path: Path, record: Record) -> DropReason | None:
         head, body = record
         part = path.with_name(f"{path.name}.{secrets.token_hex(8)}{_PART}")
-        if not self._is_there():  # else it would go to the disk that a mount hides
+        if not self._mark.is_there():  # else it would go to the disk that a mount hides
             return DropReason.MISSING
         if self._is_banned(bytes.fromhex(path.parent.parent.name)):
             return DropReason.PURGED
@@ -232,10 +237,6 @@ class StoreFolder(StoreTier):
         name = key[KEY_IDENTITY_BYTES:].hex()
         return self.options.folder / _folder_name(key) / name[:2] / name
 
-    def _is_there(self) -> bool:
-        """Whether the folder is the store: a mount that is away leaves nothing there, or an empty folder."""
-        return (self.options.folder / _MARK).exists()
-
     def _is_banned(self, key: bytes) -> bool:
         """By a key, or what it begins with."""
         return any(identity.startswith(key[:KEY_IDENTITY_BYTES]) for identity in self._banned)
@@ -264,5 +265,5 @@ def _files_below(folder: Path) -> Iterator[Found]:
     for path in folder.rglob("*"):
         with suppress(OSError):
             status = path.lstat()
-            if not stat.S_ISDIR(status.st_mode) and path.name != _MARK:
+            if not stat.S_ISDIR(status.st_mode) and path.name != MARK:
                 yield status.st_mtime, status.st_size, path

@@ -27,6 +27,7 @@ class SharedStore:
     mooncake_master: str | None = None  # host:port
     mooncake_host: str = "127.0.0.1"  # this machine, as the others reach it
     mooncake_bytes: int = 0  # main memory this server gives to the store
+    mounted: bool = False  # the folder is, or lies in, a mount: without one nothing is written
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,7 +104,12 @@ def _open_store(store: SharedStore, codec: Codec, share: float, observer: CacheO
     try:
         if store.folder is not None:
             options = StoreOptions(
-                store.folder, store.capacity_bytes, store.secret, codec=codec, scope_share=share
+                store.folder,
+                store.capacity_bytes,
+                store.secret,
+                codec=codec,
+                mounted=store.mounted,
+                scope_share=share,
             )
             return StoreFolder(options, observer=observer)
         if store.mooncake_master is not None:

@@ -35,6 +35,7 @@ class StoreConfig(ConfigModel):
 
     folder: Path | None = None
     gib: Size = 64  # of the folder, of all servers together
+    mounted: bool = False  # the folder is, or lies in, a mount: without one nothing is written
     mooncake: Annotated[str | None, Field(default=None, pattern=r"^[^\s/]+:[0-9]{1,5}$")]  # its master
     mooncake_host: Annotated[str, Field(min_length=1, max_length=255)] = (
         "127.0.0.1"  # as others reach this one
@@ -46,6 +47,8 @@ class StoreConfig(ConfigModel):
     def _one_store(self) -> "StoreConfig":
         if (self.folder is None) == (self.mooncake is None):
             raise ValueError("write either folder or mooncake")
+        if self.mounted and self.folder is None:
+            raise ValueError("mounted says something of a folder, and none is written")
         return self
 
     def shared(self, path: str, environ: Mapping[str, str]) -> SharedStore:
@@ -59,6 +62,7 @@ class StoreConfig(ConfigModel):
             self.mooncake,
             self.mooncake_host,
             int(self.mooncake_gib * _GIB),
+            self.mounted,
         )
 
 

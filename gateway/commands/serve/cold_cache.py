@@ -21,6 +21,8 @@ def shared_store(
     mooncake_gib: float,
     secret_file: Path | None,
     environ: Mapping[str, str],
+    *,
+    mounted: bool = False,
 ) -> SharedStore | None:
     """The store that was asked for; None: none was.
 
@@ -37,7 +39,10 @@ def shared_store(
             "a shared store needs the secret that all its servers sign blocks with: --store-secret-file, or "
             f"{STORE_SECRET} in the environment"
         )
-    return SharedStore(key, folder, int(gib * _GIB), mooncake, mooncake_host, int(mooncake_gib * _GIB))
+    if mounted and folder is None:
+        raise SecretError("--store-mounted says something of --store-dir, and none is given")
+    given = int(mooncake_gib * _GIB)
+    return SharedStore(key, folder, int(gib * _GIB), mooncake, mooncake_host, given, mounted)
 
 
 def cold_coding(

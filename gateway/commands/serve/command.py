@@ -141,6 +141,13 @@ def serve(
     store_gib: Annotated[
         float, typer.Option(min=0.001, max=_MAX_SIZE, help="Size of that folder, of all servers together.")
     ] = 64,
+    store_mounted: Annotated[
+        bool,
+        typer.Option(
+            "--store-mounted",
+            help="--store-dir is, or lies in, a mount: without one nothing is written, and an empty one is taken.",
+        ),
+    ] = False,
     store_mooncake: Annotated[
         str | None, typer.Option(help="Mooncake Store instead: its master's host:port.")
     ] = None,
@@ -289,6 +296,7 @@ def serve(
                 store_mooncake_host,
                 store_mooncake_gib,
                 store_secret_file,
+                mounted=store_mounted,
             ),
         ),
         embedded.KeptOptions(

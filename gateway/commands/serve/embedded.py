@@ -69,6 +69,7 @@ class StoreOptions:
     mooncake_host: str
     mooncake_gib: float
     secret_file: Path | None
+    mounted: bool
 
     @property
     def wanted(self) -> bool:
@@ -178,6 +179,7 @@ def _engine(model: ModelOptions, tiers: TierOptions, environ: Mapping[str, str])
                 store.mooncake_gib,
                 store.secret_file,
                 environ,
+                mounted=store.mounted,
             ),
             coding=cold_coding(
                 coding.compression, coding.quantize, coding.quantize_error, coding.secret_file, environ

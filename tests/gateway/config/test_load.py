@@ -242,7 +242,7 @@ def test_the_embedded_engine_gets_its_keys(tmp_path: Path) -> None:
             disk_cache_dir: /kv
             block_size: 32
             cold: {compression: 3, quantize: int8, quantize_error: 0.02, secret: {env: COLD}}
-            store: {folder: /mnt/kv, gib: 2, secret: {env: STORE}}
+            store: {folder: /mnt/kv, gib: 2, mounted: true, secret: {env: STORE}}
             write_policy: write_back
             cold_write_mib_s: 200
             watermarks: {host: {start: 0.9}, disk: {start: 0.95, stop: 0.9}}
@@ -265,7 +265,7 @@ def test_the_embedded_engine_gets_its_keys(tmp_path: Path) -> None:
     assert engine.scope_share == 0.4
     assert engine.cold_write_rate == 200 << 20
     assert engine.coding == ColdCoding(3, "int8", 0.02, b"c" * 16)
-    assert engine.store == SharedStore(b"s" * 20, Path("/mnt/kv"), 2 << 30)
+    assert engine.store == SharedStore(b"s" * 20, Path("/mnt/kv"), 2 << 30, mounted=True)
     assert engine.write_policy == "write_back"
     assert engine.watermarks == {"host": Marks(0.9, 0.7), "disk": Marks(0.95, 0.9)}
     assert (options.name, options.control_tokens_in_content) == ("embedded", "allow")
@@ -283,6 +283,7 @@ def test_the_embedded_engine_gets_its_keys(tmp_path: Path) -> None:
             "watermarks: {disk: {start: 0.9}}",
             "watermarks.disk would count for nothing: there is no disk cache",
         ),
+        ("store: {mooncake: 'a:1', mounted: true, secret: {env: S}}", "mounted says something of a folder"),
         (
             "watermarks: {store: {start: 0.9}}",
             "watermarks.store would count for nothing: there is no shared store",
@@ -295,7 +296,7 @@ def test_the_embedded_engine_gets_its_keys(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_watermarks_that_cannot_be_or_say_nothing_are_named(
+def test_what_is_said_of_tiers_and_cannot_be_or_says_nothing_is_named(
     tmp_path: Path, written: str, message: str
 ) -> None:
     host = "" if "host_cache_gib" in written else ", host_cache_gib: 1"
