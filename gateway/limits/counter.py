@@ -20,14 +20,6 @@ class Counter(Protocol):
         """An admitted request has ended, with `tokens` more (or less) than were counted; never raises."""
 
 
-class SharedCount(Counter, Protocol):
-    """For several processes of one server."""
-
-    @property
-    def workers(self) -> int:
-        """How many there are, as last seen."""
-
-
 class LocalCounter:
     """Exact for one process. `clock` gives seconds and never goes back."""
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from engine_adapters.errors import EngineError
 from gateway.errors import ApiError
-from gateway.limits.counter import Counter, LocalCounter, SharedCount
+from gateway.limits.counter import Counter, LocalCounter
 from gateway.limits.estimate import LIGHT, MOST, Estimate, estimate
 from gateway.limits.fair_queue import Asked, FairQueue
 from gateway.limits.hints import Pins
@@ -27,14 +27,18 @@ _numbers = count()
 
 
 class Limits:
-    """One process's. `state`: where all gateways count together; `workers`: where those of one server do."""
+    """One process's. `state`: where all gateways count together; `workers`: where those of one server do.
 
-    def __init__(self, state: "SharedState | None" = None, workers: SharedCount | None = None) -> None:
+    Attributes:
+        processes: of this server that serve side by side, each with a part of what engines run.
+    """
+
+    def __init__(self, state: "SharedState | None" = None, workers: Counter | None = None) -> None:
         self.state = state
         self.queues: dict[str, FairQueue] = {}  # by engine, of those that have a bound
         self.pins = Pins()
         self._shared = None if state is None else SharedCounter(state)
-        self._workers = workers
+        self.processes = 1
         self._counter: Counter = self._shared or workers or LocalCounter()
 
     def start(self) -> None:
@@ -81,7 +85,7 @@ class Limits:
 
     def part(self, bound: int) -> int:
         """Of `bound` requests that may run, those of this process."""
-        return bound if self._workers is None else max(1, bound // self._workers.workers)
+        return max(1, bound // self.processes)
 
     def of(
         self, incoming: Incoming, limits: TenantLimits, record: RequestRecord

@@ -10,7 +10,7 @@ import orjson
 
 from canon.memory import MemoryStore
 from gateway.ledger.expectation import Predictor
-from gateway.limits.counter import SharedCount
+from gateway.limits.counter import Counter
 from gateway.process.listener import listen
 from gateway.process.telling import tell_line
 from gateway.routing.router import Router
@@ -77,6 +77,10 @@ class Front(Protocol):
         """Whether what a server does once is done in this process."""
 
     @property
+    def workers(self) -> int:
+        """Processes of this server that serve, this one among them."""
+
+    @property
     def siblings(self) -> Siblings:
         """Who serves beside it."""
 
@@ -85,7 +89,7 @@ class Front(Protocol):
         """Where conversations are remembered; None: in this process."""
 
     @property
-    def counter(self) -> SharedCount | None:
+    def counter(self) -> Counter | None:
         """Where it is counted what tenants use; None: in this process."""
 
     def predictor(self, own: Predictor | None) -> Predictor | None:
@@ -124,7 +128,8 @@ class OneProcess:
     late = False
     siblings: Siblings = ALONE
     memory: MemoryStore | None = None
-    counter: SharedCount | None = None
+    workers = 1
+    counter: Counter | None = None
 
     def __init__(self, host: str, port: int, *, json: bool = False) -> None:
         self._host, self._port, self._json = host, port, json

@@ -103,6 +103,8 @@ class Service:
             ours = self._front.router(engine, own)
             return ours if directories is None else directories.router(engine, ours)
 
+        limits = shared.limits or Limits(workers=self._front.counter)
+        limits.processes = self._front.workers
         self._live = Live(configured, None if reloader is None else reloader.state, router)
         app = create_app_over(
             self._served,
@@ -111,7 +113,7 @@ class Service:
             self._front.predictor(books.predictor),
             books.capture,
             live=self._live,
-            limits=shared.limits or Limits(workers=self._front.counter),
+            limits=limits,
             memory=shared.memory or self._front.memory,
             siblings=self._front.siblings,
             purges=self._purges,

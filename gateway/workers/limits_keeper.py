@@ -55,14 +55,13 @@ class _Resumed:
 
 
 class LimitsKeeper:
-    """The counts, in the process that all workers are connected to. `workers` says how many those are.
+    """The counts, in the process that all workers are connected to.
 
     Workers are told what all use each `TELL_S`, and tell it to a process that has taken the place of this one.
     """
 
-    def __init__(self, workers: Callable[[], int], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._counter = LocalCounter(clock)
-        self._workers = workers
         self._clock = clock
         self._name = secrets.token_hex(8)
         self._numbers = count()
@@ -137,7 +136,7 @@ class LimitsKeeper:
         told = replace(
             verdict, requests=verdict.requests + missing.requests, tokens=verdict.tokens + missing.tokens
         )
-        return [self._workers(), *astuple(told)]
+        return list(astuple(told))
 
     def _settle(self, connection: Connection, request: str, tokens: int) -> None:
         worker = self._there.get(connection)
@@ -170,7 +169,7 @@ class LimitsKeeper:
         self._telling = None
         totals = [(tenant, *astuple(self._used(tenant))) for tenant in self._changed]
         self._changed.clear()
-        for connection in self._there:
+        for connection in list(self._there):
             connection.tell("limits.used", totals)
 
     def _used(self, tenant: str) -> Used:

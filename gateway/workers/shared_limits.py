@@ -28,8 +28,10 @@ class WorkerCounter:
     is away, each worker lets its part of what was left pass; and the next process is told what was used before it.
     """
 
-    def __init__(self, link: Link, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, link: Link, workers: int, clock: Callable[[], float] = time.monotonic) -> None:
+        """`workers`: how many count together, this one among them."""
         self._link = link
+        self._workers = workers
         self._clock = clock
         self._keeper = ""  # the process that has counted what is in `_passed`
         self._passed = LocalCounter(clock)  # through this worker, counted by that process
@@ -40,7 +42,6 @@ class WorkerCounter:
             str, tuple[float, Used]
         ] = {}  # by tenant, what passed through others, and as of when
         self._away = False
-        self.workers = 1  # last seen
 
     async def admit(self, tenant: str, limits: TenantLimits, request: str, tokens: int) -> Verdict:
         """Count a request, where it may go on."""
@@ -56,7 +57,7 @@ class WorkerCounter:
             self._link.tell("limits.settle", request, -tokens)
             raise
         self._back()
-        self.workers, over, *rest = answer
+        over, *rest = answer
         verdict = Verdict(tuple(over), *rest)
         if not over:
             self._there[request] = (tenant, self._passed.entered(tenant, request, tokens))
@@ -127,12 +128,12 @@ class WorkerCounter:
     ) -> Verdict:
         if not self._away:
             self._away = True
-            fields = {"error": str(error), "workers": self.workers}
+            fields = {"error": str(error), "workers": self._workers}
             log.error(
                 "WHAT WORKERS SHARE IS AWAY: this one keeps to its share of limits", extra={"fields": fields}
             )
         known = self._known(tenant)
-        part = left(limits, known, self.workers)
+        part = left(limits, known, self._workers)
         verdict = self._alone.judged(tenant, part, request, tokens)
         if not verdict.over:
             self._mine[request] = (tenant, verdict)

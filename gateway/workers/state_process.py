@@ -58,7 +58,7 @@ class StateService:
         self._workers: dict[Connection, str] = {}  # the process's own name, which no other ever has
         self._said: dict[Connection, list[Family]] = {}
         self._fallen = fallen
-        self._limits = LimitsKeeper(lambda: len(self._workers))
+        self._limits = LimitsKeeper()
         self._routing = RoutingKeeper()
         self._prediction = PredictionKeeper()
 

@@ -118,7 +118,8 @@ class WorkerFront:
         alone = LocalStore(settings.memory_bytes, ttl_s=settings.memory_ttl_s)
         self._memory = SharedMemory.at(str(plan.state_socket), alone)
         self.memory: MemoryStore | None = self._memory
-        counter = WorkerCounter(self._others.link)
+        self.workers = plan.workers
+        counter = WorkerCounter(self._others.link, plan.workers)
         self._others.greetings.append(counter.resume)
         self._others.offer("limits.used", counter.used)
         self.counter: WorkerCounter | None = counter

@@ -29,6 +29,7 @@ from tests.waiting import wait_until
 
 KEY = {"authorization": "Bearer kvg_red-0123456789abcdef"}
 MOST = 8  # requests of the tenant at once
+AT_ENGINE = 8  # requests that run at an engine with a bound
 BODY = {"model": MODEL, "messages": [{"role": "user", "content": "Hi"}]}
 
 
@@ -89,13 +90,20 @@ class Stream(threading.Thread):
 def four(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[tuple[Server, Engine]]:
     engine = Engine()
     limits = getattr(request, "param", {"concurrency": MOST})
+    more: dict[str, object] = {}
+    bound: dict[str, int] = {}
+    if limits is None:  # an engine is bounded, and no tenant is
+        bound = {"max_running": AT_ENGINE}
+        redis = request.getfixturevalue("redis_server")
+        more = {"redis": {"url": redis.url}} if request.node.callspec.params["shared"] else {}
     with ExitStack() as stack:
         url = stack.enter_context(fake_engine(engine.script)).url
         config = {
-            "engines": [{"kind": "openai", "name": "fake", "url": url, "models": [MODEL]}],
+            "engines": [{"kind": "openai", "name": "fake", "url": url, "models": [MODEL], **bound}],
             "server": {"workers": 4, "port": 0},
             "ledger": {"url": str(tmp_path / "ledger.db")},
-            "tenants": [{"name": "red", "keys": [hash_of(KEY["authorization"][7:])], "limits": limits}],
+            "tenants": [{"name": "red", "keys": [hash_of(KEY["authorization"][7:])], "limits": limits or {}}],
+            **more,
         }
         file = tmp_path / "kvgate.yaml"
         file.write_text(yaml.safe_dump(config))
@@ -179,3 +187,22 @@ def test_nobody_has_a_limit_anew_because_what_counts_was_killed(four: tuple[Serv
     ask(60)
     assert before >= 20
     assert passed.most_in_a_minute() <= 20
+
+
+@pytest.mark.parametrize("shared", [False, True], ids=["alone", "with Redis"])
+@pytest.mark.parametrize("four", [None], indirect=True)
+def test_an_engine_runs_no_more_than_it_may_though_no_tenant_has_a_limit(
+    four: tuple[Server, Engine], shared: bool
+) -> None:
+    server, engine = four
+    streams = [Stream(server.url) for _ in range(24)]
+
+    def settled() -> bool:
+        return engine.running + server.figures().get("kvgate_queue_waiting", 0) == len(streams)
+
+    wait_until(settled, "all of them run or wait", LONG)
+    assert 0 < engine.running <= AT_ENGINE
+    engine.go_on.set()
+    for each in streams:
+        each.join()
+    assert all(each.clean for each in streams)
