@@ -144,18 +144,19 @@ async def outgoing(
             await expect(sent, context, record)
     facts = usage_facts(incoming, context, record)
     engine_id = _engine_id(incoming, record)
+    own = remote.models.get(incoming.model, incoming.model)
     request = RelayRequest(
         request_id=engine_id,
         route=route,
         body=given.raw,
         stream=bool(given.wanted.stream),
-        model=remote.models.get(incoming.model, incoming.model),
+        model=own,
         asks_usage=given.wanted.asks_usage or incoming.header(HEADER) == "full",
         salt=incoming.tenant.salt,
         tenant=incoming.tenant.name,
         headers=_headers(incoming, route, record, engine_id),
         parsed=body,
-        names=_names(remote, incoming),
+        names=_names(remote, incoming, own),
         tokens=given.ask.tokens,
     )
     record.choices = _choices(body) * prompts_in(request)
@@ -246,11 +247,11 @@ async def _look_for_control_tokens(
         record.canon = record.canon.with_control_tokens(found)
 
 
-def _names(remote: Remote, incoming: Incoming) -> Mapping[str, str]:
-    """What the replica calls the model, as the client does, by an alias for example."""
+def _names(remote: Remote, incoming: Incoming, own: str) -> Mapping[str, str]:
+    """What the replica calls the model (`own`), as the client does, by an alias for example."""
     asked = incoming.body.get("model")
     if isinstance(asked, str) and asked:
-        return {remote.models.get(incoming.model, incoming.model): asked}
+        return {own: asked}
     return remote.shown(incoming.tenant)
 
 

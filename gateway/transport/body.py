@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import orjson
-from starlette.types import Message, Receive
+from starlette.types import Receive
 
 from gateway.errors import ApiError, ClientGoneError, invalid
 from gateway.settings import GatewaySettings
@@ -41,25 +41,20 @@ async def read_body(
     pieces: list[bytes] = []
     size = 0
 
-    def take(message: Message) -> bool:
-        """Keep what has come; whether more is to come."""
-        nonlocal size
-        if message["type"] == "http.disconnect":
-            raise ClientGoneError("left while sending its body")
-        piece = message.get("body", b"")
-        size += len(piece)
-        if size > most:
-            raise _too_large(most, headers)
-        hold(len(piece))
-        pieces.append(piece)
-        return bool(message.get("more_body", False))
-
+    loop, more = asyncio.get_running_loop(), True
+    until = loop.time() + settings.body_timeout_s
     try:
-        began = asyncio.get_running_loop().time()
-        if take(await within(settings.body_timeout_s, receive())):  # mostly all of it is there
-            async with asyncio.timeout_at(began + settings.body_timeout_s):
-                while take(await receive()):
-                    pass
+        while more:
+            message = await within(until - loop.time(), receive())  # mostly all of it is there
+            if message["type"] == "http.disconnect":
+                raise ClientGoneError("left while sending its body")
+            piece = message.get("body", b"")
+            size += len(piece)
+            if size > most:
+                raise _too_large(most, headers)
+            hold(len(piece))
+            pieces.append(piece)
+            more = bool(message.get("more_body", False))
     except TimeoutError:
         wait = f"{settings.body_timeout_s:g}"
         headers_out = {"connection": "close"}
