@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 from cache_core.native import Rows, SpanCopy, Spans
 
 _WORDS = {8: torch.int64, 4: torch.int32, 2: torch.int16, 1: torch.uint8}  # bits are copied, not numbers
-_SHORT_RUN = 4  # blocks; a call for each shorter run costs more than an index does
+# A call for each run that is shorter, in both, costs more than an index does, which goes word by word.
+_SHORT_RUN = 4  # blocks
+_LONG_RUN = 8 << 10  # bytes
 
 Numbers = NDArray[np.int32]
 
@@ -223,7 +225,9 @@ def _widest_word(spans: Sequence[int]) -> torch.dtype:
 def _copy(source: torch.Tensor, places: Numbers, target: torch.Tensor, numbers: Numbers) -> None:
     """`target[:, :, numbers[i]]` gets `source[:, :, places[i]]`: run by run, or by index if runs are short."""
     runs = list(_joint_runs(places, numbers))
-    if len(runs) * _SHORT_RUN > len(places):
+    block_bytes = source[:, :, :1].numel() * source.element_size()
+    long = len(places) * block_bytes >= len(runs) * _LONG_RUN
+    if len(runs) * _SHORT_RUN > len(places) and not long:
         found = source.index_select(2, torch.from_numpy(places.astype(np.int64)))
         target.index_copy_(2, torch.from_numpy(numbers.astype(np.int64)), found)
         return

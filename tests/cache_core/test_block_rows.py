@@ -1,8 +1,11 @@
 """Blocks between paged device memory and rows: bit by bit the same, whatever the layout and the order."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from cache_core.device_tier import DeviceTier, LayerLayout
 from cache_core.native import SpanCopy, load_span_copy
@@ -122,3 +125,35 @@ def test_no_blocks_are_no_copy(span_copy: SpanCopy | None) -> None:
     tier = random_tier(LAYOUTS["equal layers"], torch.float32, span_copy)
     nothing = np.empty(0, dtype=np.int32)
     tier.read_blocks(nothing, torch.zeros((1, tier.bytes_per_block), dtype=torch.uint8), nothing)
+
+
+class Operations(TorchDispatchMode):
+    """Names of the operations that were made."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: set[str] = set()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.names.add(func.overloadpacket.__name__)
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize(("heads", "by_index"), [(1, True), (64, False)])
+def test_scattered_rows_are_copied_by_index_only_where_their_parts_are_short(
+    heads: int, by_index: bool
+) -> None:
+    """Word by word large blocks take ten times as long."""
+    tier = random_tier([LayerLayout(heads, 16, 16)] * 2, torch.float32, None)
+    blocks = np.array([7, 3, 11, 5], dtype=np.int32)
+    rows = np.array([9, 2, 14, 6], dtype=np.int32)
+    out = torch.zeros((16, tier.bytes_per_block), dtype=torch.uint8)
+    with Operations() as down:
+        tier.read_blocks(blocks, out, rows)
+    for block, row in zip(blocks.tolist(), rows.tolist(), strict=True):
+        assert out[row].numpy().tobytes() == expected_row(tier, block)
+    with Operations() as up:
+        tier.write_blocks(blocks[::-1].copy(), out, rows)
+    for block, row in zip(blocks[::-1].tolist(), rows.tolist(), strict=True):
+        assert out[row].numpy().tobytes() == expected_row(tier, block)
+    assert ("index_select" in down.names) == ("index_copy_" in up.names) == by_index
