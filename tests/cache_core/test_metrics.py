@@ -63,6 +63,9 @@ def test_everything_told_is_in_the_record() -> None:
     observer.decided(Decided({"host": 5}, 2, 1.0, 1.5))
     observer.regretted(0.25)
     observer.fragmentation("host", 0.4)
+    observer.late("disk", "write")
+    observer.late("disk", "write")
+    observer.away("disk", "write", True)
     record = observer.record()
     assert (record.lookups, record.hits, record.prompt_tokens, record.recomputed_tokens) == (2, 1, 110, 62)
     assert record.matched_tokens == {"device": 32, "host": 32}
@@ -80,6 +83,8 @@ def test_everything_told_is_in_the_record() -> None:
     assert record.expected_saving == pytest.approx(0.5)
     assert record.regret.count == 1
     assert record.fragmentation == {"host": 0.4}
+    assert record.late_calls == {("disk", "write"): 2}
+    assert record.away == {("disk", "write"): True}
 
 
 def test_nothing_told_by_many_threads_is_lost() -> None:
