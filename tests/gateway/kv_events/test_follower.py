@@ -218,7 +218,7 @@ async def test_a_flood_is_dropped_where_nobody_reads_it_and_noticed(keeping: Pub
             keeping.publish(stored([number], IDS[:16], number - 1 if number else None), keep=False)
         await until(lambda: it.follower.state.batches > 50)
         # What comes behind the flood may be dropped, too: it is told until it is heard.
-        for number in range(30_000, 30_400):
+        for number in range(30_000, 32_400):
             keeping.publish(stored([number], IDS[2000:2016]), keep=False)
             await asyncio.sleep(0.05)
             if it.held(IDS[2000:]) == 16:

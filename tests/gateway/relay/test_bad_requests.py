@@ -228,12 +228,16 @@ def test_ten_thousand_bad_requests_leave_nothing_behind(
     numbers = random.Random(7)
     seen = send_bad(gateway, 2_000, numbers)
     send_broken(gateway, 200, numbers)
-    caplog.clear()
-    before = blocks(gateway)
-    seen += send_bad(gateway, 7_200, numbers)
-    send_broken(gateway, 800, numbers)
-    caplog.clear()
-    assert blocks(gateway) - before < 8_000  # not one for each
+    grown = []
+    for _ in range(3):
+        caplog.clear()
+        before = blocks(gateway)
+        seen += send_bad(gateway, 2_400, numbers)
+        send_broken(gateway, 267, numbers)
+        caplog.clear()
+        grown.append(blocks(gateway) - before)
+    # Not one for each: what stays behind of requests does so each time, what only has a bound gets there once.
+    assert min(grown) < 2_400, grown
     assert {400, 404, 405, 413, 415, 429, 500} <= seen.keys()
     assert seen[404] > 1000
     assert seen[400] > 1000
