@@ -4,6 +4,7 @@ import random
 import shutil
 import tempfile
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,9 +18,12 @@ from cache_core.tiered import TieringOptions, WritePolicy
 from cache_core.tiers.base import Watermarks
 from tests.cache_core.tiered.faulty_files import FaultyFiles
 from tests.cache_core.tiered.overlapped import Request, decided
-from tests.cache_core.tiered.world import BLOCK, World, world
+from tests.cache_core.tiered.world import BLOCK, UNHURRIED, World, until, world
 
 SCOPES = ("a", "b")
+LIMITS = replace(
+    UNHURRIED, read=0.05
+)  # that a read which does not hang is late on a busy machine costs a miss
 # Two letters and few lengths, so that prefixes meet, part in the middle of an edge, and come back.
 prompts = st.lists(st.sampled_from([1, 2]), min_size=1, max_size=7).map(
     lambda letters: [letter * 10 + place for letter in letters for place in range(BLOCK)] + [99]
@@ -46,7 +50,7 @@ class AllTiers(RuleBasedStateMachine):
 
     def start(self) -> None:
         self.stack = ExitStack()
-        options = TieringOptions(write_policy=self.write_policy, reserve_blocks=0)
+        options = TieringOptions(write_policy=self.write_policy, reserve_blocks=0, limits=LIMITS)
         self.files = FaultyFiles()
         folder = self.folder / "kv"
         self.it: World = self.stack.enter_context(
@@ -198,6 +202,28 @@ class AllTiers(RuleBasedStateMachine):
         there = self.it.tiers.residency(ids, scope)
         for bits, tiers in zip(self.it.cache.residency(ids, scope).tolist(), there, strict=False):
             assert {name for name, bit in BITS.items() if bits & bit} <= set(tiers)
+
+    @rule(prompt=prompts, other=prompts, scope=st.sampled_from(SCOPES), purged=st.booleans())
+    def a_read_that_hangs(self, prompt: list[int], other: list[int], scope: str, purged: bool) -> None:
+        """It is left alone, others go on beside it, and it comes back late: over another of the same, or a purge."""
+        for _ in range(2):
+            self.it.run(prompt, scope)
+        self.it.settle()
+        self.it.tiers.flush({"device", "host"})  # what came down is on the disk alone
+        self.files.release.clear()
+        self.files.hang_next_reads = 1
+        for wanted in (prompt, other, prompt):
+            fetch = self.it.tiers.prefetch(np.array(wanted, dtype=np.int32), scope)
+            if fetch is not None:
+                until(lambda fetch=fetch: fetch.done)  # type: ignore[misc]
+            self.it.tiers.host.check_integrity()
+        if purged:
+            self.files.fail_reads = self.files.full = False
+            self.it.tiers.purge(scope)
+        self.files.hang_next_reads = 0
+        self.files.release.set()
+        self.it.settle()
+        self.it.run(prompt, scope)
 
     @rule()
     def settle(self) -> None:
