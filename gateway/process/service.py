@@ -141,6 +141,9 @@ class Service:
             runner.run(self._serve(listener, asking))
         self._books.close()
         let_go()
+        # Python's own end gives signals back their default, by which a late one would look like a crash.
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)
         if self._loader.is_alive():
             # A model half loaded cannot be stopped, and waiting for it would hold up the exit.
             logging.shutdown()

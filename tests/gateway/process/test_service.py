@@ -5,6 +5,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -118,6 +119,19 @@ def test_a_running_stream_finishes_within_the_grace_period(start: Start) -> None
     status, errors = stop(child)
     assert status == 0
     assert "engine closed" in errors
+
+
+def test_signals_that_come_until_it_is_gone_are_no_crash(start: Start) -> None:
+    child = start("0", "works", "20")
+    ready(child)
+    child.send_signal(signal.SIGTERM)
+    assert child.stderr is not None
+    assert any("all requests have ended" in line for line in child.stderr)
+    deadline = time.monotonic() + PATIENCE_S
+    while child.poll() is None and time.monotonic() < deadline:
+        child.send_signal(signal.SIGTERM)
+        time.sleep(0.001)
+    assert child.returncode == 0
 
 
 def test_a_stream_that_outlives_the_grace_period_ends_with_an_error_event(start: Start) -> None:
