@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -28,19 +29,29 @@ def examined(url: str, *arguments: str) -> tuple[int, dict[str, Any]]:
     return done.returncode, json.loads(done.stdout)
 
 
-@pytest.fixture(scope="module")
-def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chain]:
-    folder = tmp_path_factory.mktemp("isolation")
+def over_tiers(folder: Path) -> AbstractContextManager[Chain]:
     # Wide for its few KV heads: computing a block takes so much longer than loading it that loading is what is chosen.
     wide: dict[str, Any] = {"hidden_size": 256, "intermediate_size": 1024, "num_key_value_heads": 1}
     model = save_tiny_model("llama", folder / "model", max_position_embeddings=4096, **wide)
-    with chain(embedded(model, folder, kv_cache_gib=0.0035, host_cache_gib=0.005), folder) as it:
+    return chain(embedded(model, folder, kv_cache_gib=0.0035, host_cache_gib=0.005), folder)
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chain]:
+    with over_tiers(tmp_path_factory.mktemp("isolation")) as it:
         yield it
 
 
-def test_tenants_of_an_outer_gateway_are_apart_on_the_tiers_of_the_inner_one(both: Chain) -> None:
+def test_tenants_of_an_outer_gateway_are_apart_on_the_tiers_of_the_inner_one(
+    both: Chain, tmp_path: Path
+) -> None:
     arguments = ["--key-a", "env:KEY_BLUE", "--key-b", "env:KEY_RED", "--key-mate", "env:KEY_NAVY"]
-    code, found = examined(both.outer.url, *arguments, "--words", "200", "--fill-tokens", "60000")
+    arguments += ["--words", "200", "--fill-tokens", "60000"]
+    code, found = examined(both.outer.url, *arguments)
+    if [each["tier"] for each in found["findings"]] == ["device"]:
+        # An engine whose first loads were held up by the machine takes computing for quicker: another one, then.
+        with over_tiers(tmp_path) as another:
+            code, found = examined(another.outer.url, *arguments)
     # Whether times decide is for the machine's load to say; that nothing is reused, and nothing leaks, is not.
     tiers = {each["tier"]: each for each in found["findings"]}
     assert "device" in tiers, found
