@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from canon.errors import PromptTooLongError, TemplateError
-from canon.tokens.steps import Steps, finished
+from canon.tokens.steps import Steps
 from engine_adapters.remote.relay import Route
 from gateway.prompts import PromptSource
 
@@ -37,15 +37,11 @@ class PromptTokens:
         self._told = False
         self.failed = 0
 
-    def of(self, route: Route, body: Mapping[str, Any], scope: str, most: int | None = None) -> Ids | None:
-        """int32 [tokens]; None: another route, several prompts, media, what the template does not take, or a prompt of
-        more than `most` tokens, which its engine will judge."""
-        return finished(self.steps(route, body, scope, most))
-
     def steps(
         self, route: Route, body: Mapping[str, Any], scope: str, most: int | None = None
     ) -> Steps[Ids | None]:
-        """As `of`, with a stop between its parts."""
+        """int32 [tokens], with a stop between the parts of the work; None: another route, several prompts, media, what
+        the template does not take, or a prompt of more than `most` tokens, which its engine will judge."""
         try:
             if route == "chat":
                 return (yield from self._chat(body, scope, most))

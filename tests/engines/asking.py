@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from canon.tokens.steps import finished
 from engine_adapters.remote.http_engine import HttpEngine
 from engine_adapters.remote.relay import Account, RelayRequest, Route
 from gateway.routing.prompt_tokens import PromptTokens
@@ -48,7 +49,7 @@ async def ask(
         body["stream"] = True
         if asks_usage and route != "responses":
             body["stream_options"] = {"include_usage": True}
-    ids = tokens.of(route, body, "") if isinstance(tokens, PromptTokens) else None
+    ids = finished(tokens.steps(route, body, "")) if isinstance(tokens, PromptTokens) else None
     ids = np.array(prompt, np.int32) if tokens is True else ids
     request = RelayRequest(
         "r", route, json.dumps(body).encode(), stream, MODEL_NAME, asks_usage, salt, tokens=ids
