@@ -19,6 +19,7 @@ class StillThere:
         self._transport = transport
         self._over = over
         self._asked = 0
+        self._next: asyncio.TimerHandle | None = None
 
     def ask(self) -> None:
         """Now, and some more times later."""
@@ -27,4 +28,9 @@ class StillThere:
         self._transport.write(_INTERIM)
         self._asked += 1
         if self._asked < len(_WAITS_S):
-            asyncio.get_running_loop().call_later(_WAITS_S[self._asked], self.ask)
+            self._next = asyncio.get_running_loop().call_later(_WAITS_S[self._asked], self.ask)
+
+    def end(self) -> None:
+        """Ask no more, and hold on to nothing: it has gone."""
+        if self._next is not None:
+            self._next.cancel()

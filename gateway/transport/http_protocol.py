@@ -33,6 +33,7 @@ class GatewayHttpProtocol(HttpToolsProtocol):
     _resuming = False  # the parser is being told of a request whose head was read before
     _lost = False
     _half_closed = False  # the client has sent all that it will ever send
+    _asking: StillThere | None = None  # since then
     _idle_since = 0.0  # of the loop's clock
     _watching: dict[Callable[[], None], None]  # in order
     # Runs while a head is waited for and something has come, or nothing ever has.
@@ -46,6 +47,8 @@ class GatewayHttpProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._head_came()
         self._unset_keepalive_if_required()
+        if self._asking is not None:
+            self._asking.end()
         super().connection_lost(exc)
         self._lost = True
         watching, self._watching = self._watching, {}
@@ -60,7 +63,8 @@ class GatewayHttpProtocol(HttpToolsProtocol):
             return False
         self._half_closed = True
         cycle = self.cycle
-        StillThere(self.transport, lambda: cycle is None or cycle.response_started).ask()
+        self._asking = StillThere(self.transport, lambda: cycle is None or cycle.response_started)
+        self._asking.ask()
         return True
 
     @property

@@ -4,7 +4,7 @@ import asyncio
 import socket
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -61,6 +61,7 @@ class Relaying:
     stop: Callable[[], None]
     live: Live
     loop: Callable[[], asyncio.AbstractEventLoop]
+    connections: Callable[[], Collection[object]]  # open ones
 
     def on_loop(self, work: Coroutine[Any, Any, None]) -> None:
         """Run `work` where requests run, and wait for its end."""
@@ -103,13 +104,18 @@ def relaying(
     def stop() -> None:
         server.should_exit = True
 
+    def connections() -> Collection[object]:
+        return server.server_state.connections
+
     thread.start()
     try:
         while not server.started:
             time.sleep(0.005)
         with httpx.Client(base_url=url, timeout=60) as http:
             wait_until(lambda: all(remote.asked.is_set() for remote in remotes), "all engines were asked")
-            yield Relaying(url, int(url.rsplit(":", 1)[1]), served, rows, http, stop, live, lambda: loops[0])
+            yield Relaying(
+                url, int(url.rsplit(":", 1)[1]), served, rows, http, stop, live, lambda: loops[0], connections
+            )
     finally:
         stop()
         thread.join()

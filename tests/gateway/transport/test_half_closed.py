@@ -1,13 +1,18 @@
 """A client that closes its sending side behind its request gets its answer; one that closes all ends its request."""
 
+import gc
 import json
 import socket
 import threading
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import pytest
+
 from engine_adapters.remote.openai_compatible import OpenAICompatibleEngine
 from gateway.relay.remote import Remote
+from gateway.transport import half_closed
 from tests.gateway.relay.fake_engine import MODEL, Asked, Connection, Script, fake_engine, hold, whole
 from tests.gateway.relay.serving import Relaying, relaying
 from tests.waiting import PATIENCE_S, wait_until
@@ -89,7 +94,10 @@ def test_requests_one_behind_the_other_are_all_answered() -> None:
         assert to_the_end(client).count(b"HTTP/1.1 200 OK\r\n") == 3
 
 
-def test_one_that_has_closed_all_is_found_gone_and_its_request_ends() -> None:
+def test_one_that_has_closed_all_is_found_gone_and_its_request_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        half_closed, "_WAITS_S", (0.0, 0.1, 3600.0)
+    )  # the next time would be long after it is gone
     ended = threading.Event()
 
     def never(connection: Connection, _: Asked) -> None:
@@ -99,8 +107,12 @@ def test_one_that_has_closed_all_is_found_gone_and_its_request_ends() -> None:
     with gateway_over(never) as gateway:
         with sent(gateway, request()):
             wait_until(lambda: gateway.served.pools[0].members[0].running == 1, "it runs")
+            clients = [weakref.ref(each) for each in gateway.connections()]
+            assert clients
         assert ended.wait(PATIENCE_S)
         assert gateway.rows.one().error == "client_gone"
+        wait_until(lambda: not gateway.connections(), "they are gone")
+        wait_until(lambda: gc.collect() >= 0 and not any(each() for each in clients), "nothing holds them")
 
 
 def test_what_is_not_all_there_and_what_cannot_skip_interim_answers_is_not_waited_for() -> None:
