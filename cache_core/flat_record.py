@@ -44,6 +44,7 @@ def _figures(record: CacheRecord) -> Flat:
     for name in _BY:
         yield from _by(name, getattr(record, name))
     yield "decisions", float(record.decisions)
+    yield "decisions_tried", float(record.tried)
     yield "decided_recompute_blocks", float(record.decided_recompute)
     yield from _by("decided_load_blocks", record.decided_load)
     yield "expected_saving_seconds", record.expected_saving

@@ -21,7 +21,7 @@ class DecayedLine:
     def __init__(self, fixed: float, slope: float, decay: float = 0.95) -> None:
         if fixed < 0 or slope < 0 or not 0 < decay < 1:
             raise ValueError(f"no line for a cost: {fixed} + {slope} x, decay {decay}")
-        self.fixed = fixed
+        self.fixed = self._assumed = fixed
         self.slope = slope
         self._decay = decay
         self._n = self._x = self._y = self._xx = self._xy = 0.0
@@ -30,6 +30,8 @@ class DecayedLine:
         """One more measurement; ignored unless x is in 1e-6 .. 1e18 and y in 0 .. 1e18: their products are finite."""
         if not (_LEAST <= x <= _MOST and 0 <= y <= _MOST):
             return
+        if not self._n:
+            self.fixed = self._assumed
         keep = self._decay
         self._n = keep * self._n + 1
         self._x = keep * self._x + x
@@ -37,6 +39,13 @@ class DecayedLine:
         self._xx = keep * self._xx + x * x
         self._xy = keep * self._xy + x * y
         self._fit()
+
+    def forget(self) -> None:
+        """It says the same as before until the next observation, beside which nothing older counts.
+
+        To count less would not do: few observations of small x would not move a line through old ones of large x.
+        """
+        self._n = self._x = self._y = self._xx = self._xy = 0.0
 
     def at(self, x: float) -> float:
         """What it says for `x`."""
@@ -67,6 +76,10 @@ class LoadEstimator:
     def observe(self, tier: TierName, nbytes: int, seconds: float) -> None:
         """A batch came up in that time, its wait in the queue left out."""
         self._lines[tier].observe(nbytes, seconds)
+
+    def doubt(self, tier: TierName) -> None:
+        """What was measured is long ago: the next measurement counts alone."""
+        self._lines[tier].forget()
 
     def cost(self, tier: TierName, block_bytes: int) -> "LoadCost":
         """What a batch of blocks of that many bytes costs, if nothing else is on that way."""
@@ -99,6 +112,7 @@ class Plan:
     seconds: float  # expected until all are there
     load_all: float  # expected seconds
     recompute_all: float
+    tried: bool = False  # not because it is expected to be sooner, but to see whether it is
 
     @property
     def loaded(self) -> int:
@@ -124,7 +138,7 @@ class Plan:
         loaded: dict[TierName, int] = {}
         for tier in (*tiers[: self.front], *tiers[self.split :]):
             loaded[tier] = loaded.get(tier, 0) + 1
-        return Decided(loaded, self.recomputed, self.seconds, self.best_pure)
+        return Decided(loaded, self.recomputed, self.seconds, self.best_pure, self.tried)
 
 
 def plan(

@@ -55,6 +55,7 @@ class Decided:
     recomputed: int
     expected: float
     best_pure: float  # the better one of loading all and recomputing all
+    tried: bool = False  # loading was expected to take longer: to measure it again
 
 
 class CacheObserver:
@@ -123,6 +124,7 @@ class CacheRecord:
     eviction_age: Mapping[tuple[TierName, str], HistogramSnapshot]
     ghost_tokens: Mapping[TierName, int]
     decisions: int
+    tried: int  # of them, loads that were expected to take longer
     decided_load: Mapping[TierName, int]  # blocks
     decided_recompute: int  # blocks
     expected_saving: float  # seconds under the better one of loading all and recomputing all, summed
@@ -228,6 +230,7 @@ class RecordingObserver(CacheObserver):
             self._counts.plain["decisions"] += 1
             self._counts.plain["decided_recompute"] += event.recomputed
             self._counts.loaded.update(event.loaded)
+            self._counts.plain["tried"] += event.tried
             self._counts.saving += event.best_pure - event.expected
 
     def regretted(self, seconds: float) -> None:
@@ -269,6 +272,7 @@ class RecordingObserver(CacheObserver):
                 eviction_age={key: one.snapshot() for key, one in counts.age.items()},
                 ghost_tokens=dict(counts.ghosts),
                 decisions=counts.plain["decisions"],
+                tried=counts.plain["tried"],
                 decided_load=dict(counts.loaded),
                 decided_recompute=counts.plain["decided_recompute"],
                 expected_saving=counts.saving,

@@ -1,12 +1,14 @@
 """What bringing blocks up and computing them takes here, as measured."""
 
 from collections.abc import Collection, Mapping, Sequence
+from math import inf
 from threading import Lock
 
 from cache_core.eviction import MeasuredCosts
 from cache_core.load_or_recompute import LoadCost, LoadEstimator, Plan, plan
 from cache_core.metrics import CacheObserver, Moved, Outcome, TierName
 from cache_core.prefill_estimator import Chunk, PrefillEstimator, Seconds
+from cache_core.tiered.exploration import Exploration
 
 # Assumed until measured: bytes a second, and seconds a batch.
 _BANDWIDTH: dict[TierName, float] = {"host": 2e9, "disk": 5e8, "store": 2e8}
@@ -23,12 +25,14 @@ _NOTHING: Mapping[TierName, int] = {}
 class Estimates:
     """Load and prefill estimators together, from any thread."""
 
-    def __init__(self, block_bytes: int, block_size: int) -> None:
+    def __init__(self, block_bytes: int, block_size: int, trials: float = 0.0) -> None:
+        """`trials`: share of what computing took that may be lost on trying to load, see `Exploration`."""
         self._block_bytes = block_bytes
         self._block_size = block_size
         self._lock = Lock()
         self._loads = LoadEstimator(_BANDWIDTH, _SETUP)
         self._prefill = PrefillEstimator(_TOKEN_SECONDS)
+        self._exploration = Exploration(trials)
 
     def computed(self, chunks: Sequence[Chunk], seconds: float) -> None:
         """One step that prefilled these chunks of prompts took that long."""
@@ -40,6 +44,7 @@ class Estimates:
         if (event.source, event.target) in _UP and event.outcome in _TELLING and event.seconds is not None:
             with self._lock:
                 self._loads.observe(event.source, event.moved_bytes, event.seconds)
+                self._exploration.measured(event.source)
 
     def recompute(self, start: int, blocks: int) -> Seconds:
         """Expected seconds to compute each of these blocks, the first of which begins at token `start`."""
@@ -52,13 +57,37 @@ class Estimates:
         start: int,
         overlap: bool = False,
         ahead: Mapping[TierName, int] = _NOTHING,
+        wait: float = inf,
     ) -> Plan:
         """How blocks from token `start` on that are in `sources` become ready soonest; see `plan`.
 
-        `ahead` are bytes of others that come up first from each tier, see `Ways.ahead`.
+        `ahead` are bytes of others that come up first from each tier, see `Ways.ahead`. A load that is `tried` may be
+        waited for in vain, `wait` seconds at most.
         """
-        costs = self._costs(set(sources), self._block_bytes, ahead)
         recompute = self.recompute(start, len(sources))
+        best = self._soonest(sources, recompute, overlap, ahead)
+        passed = slice(best.front, best.split)
+        unmeasured = set(sources[passed]) - {*sources[: best.front], *sources[best.split :]}
+        loss = min(best.load_all - best.seconds, wait)
+        if not unmeasured or not self.tries(unmeasured, float(recompute[passed].sum()), loss):
+            return best
+        return Plan(
+            best.blocks, best.blocks, best.blocks, best.load_all, best.load_all, best.recompute_all, True
+        )
+
+    def tries(self, tiers: Collection[TierName], computing: float, loss: float) -> bool:
+        """Whether to load from these tiers although it is expected to be slower, see `Exploration`."""
+        with self._lock:
+            if not self._exploration.tries(tiers, computing, loss):
+                return False
+            for tier in {*tiers, "host"}:  # all of it comes through the host
+                self._loads.doubt(tier)
+            return True
+
+    def _soonest(
+        self, sources: Sequence[TierName], recompute: Seconds, overlap: bool, ahead: Mapping[TierName, int]
+    ) -> Plan:
+        costs = self._costs(set(sources), self._block_bytes, ahead)
         if overlap:
             both = plan(sources, costs, recompute)
             if both.split < both.blocks and both.seconds < _GAIN * both.best_pure:

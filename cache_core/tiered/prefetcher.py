@@ -108,7 +108,8 @@ class Prefetcher:
             return Answer(matched)
         began = self._ways.engine.clock.now()
         overlap, ahead = inquiry.alone and self._together.overlap, self._ways.ahead(priority)
-        decision = self._estimates.plan(sources, matched, overlap, ahead)
+        wait = self.wait(matched, len(sources))
+        decision = self._estimates.plan(sources, matched, overlap, ahead, wait)
         self._observer.decided(decision.decided(sources))
         front, split = decision.front, decision.split
         if self._layered(sources, decision, inquiry):

@@ -56,6 +56,7 @@ class TieringOptions:
     patience: float = 0.5  # the same, where recomputing takes less: seconds beyond what that takes
     reserve_blocks: int = 64  # device blocks that fetches leave to running requests
     overlap: bool = True  # load the rear of a prefix while its front is computed, where that is sooner
+    trials: float = 1 / 32  # see `Exploration`: what may be lost on loads that seem slower; 0: none is tried
     layered: bool | None = None  # compute early layers while later ones come up; None: on an accelerator
     limits: CallLimits = field(default_factory=CallLimits)  # of what one call of a tier below the host takes
     links: Mapping[Way, LinkConfig] = field(default_factory=dict)  # how ways are used; others as they come
@@ -92,7 +93,7 @@ class TieredCache:
         self.options = options or TieringOptions()
         observer = observer or NullObserver()
         self._on_ready = on_ready or (lambda: None)
-        self._estimates = Estimates(device.bytes_per_block, cache.block_size)
+        self._estimates = Estimates(device.bytes_per_block, cache.block_size, self.options.trials)
         self._computed = 0
         self._chains = ScopeChains(identity)
         self._purges = Purges()

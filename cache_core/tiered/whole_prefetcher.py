@@ -101,9 +101,23 @@ class WholePrefetcher(Prefetcher):
         """
         seconds = [self._seconds(found.sources, at, ahead) for at in boundaries]
         choice = min(reversed(range(len(boundaries))), key=seconds.__getitem__)
+        tried = self._tries(found, boundaries[choice], boundaries[-1], seconds[-1] - seconds[choice])
+        if tried:
+            choice = len(boundaries) - 1
         below = len(found.sources) - found.ready
         loaded = max(boundaries[choice].blocks - found.ready, 0)
-        return boundaries[choice], Plan(loaded, below, below, seconds[choice], seconds[-1], seconds[0])
+        plan = Plan(loaded, below, below, seconds[choice], seconds[-1], seconds[0], tried)
+        return boundaries[choice], plan
+
+    def _tries(self, found: _Found, best: _Boundary, deepest: _Boundary, loss: float) -> bool:
+        """Whether to bring up all that there is, though less of it is expected to be sooner: to measure it again."""
+        taken = {"device", best.state_in, *found.sources[: best.blocks]}
+        passed = {deepest.state_in, *found.sources[best.blocks : deepest.blocks]} - taken
+        if not passed:
+            return False
+        start, blocks = best.blocks * self._cache.block_size, deepest.blocks - best.blocks
+        computing = float(self._estimates.recompute(start, blocks).sum())
+        return self._estimates.tries(passed, computing, min(loss, self.wait(start, blocks)))
 
     def _seconds(self, sources: Sequence[TierName], at: _Boundary, ahead: Mapping[TierName, int]) -> float:
         load = self._estimates.load(sources[: at.blocks], ahead=ahead)

@@ -140,3 +140,16 @@ def test_newer_measurements_count_more() -> None:
         loads.observe("disk", 1_000_000, seconds)
     assert loads.cost("disk", 1_000_000).block == pytest.approx(4e-3, rel=0.1)
     assert loads.bytes_seconds("disk", 3_000_000) == pytest.approx(12e-3, rel=0.1)
+
+
+def test_a_line_that_forgets_says_the_same_until_it_sees_more_and_then_what_that_says() -> None:
+    line = DecayedLine(0.5, 1.0)
+    for x in (1, 1000) * 20:
+        line.observe(x, 3.0 * x)
+    before = line.at(10)
+    line.forget()
+    assert line.at(10) == before
+    line.observe(4, 2.0)
+    assert (line.fixed, line.slope) == (0.5, pytest.approx(1.5 / 4)), (
+        "the fixed part is the assumed one again"
+    )

@@ -12,7 +12,7 @@ from tests.cache_core.tiered.world import BLOCK, Tokens, World, until
 def decides(it: World, front: int, split: int) -> None:
     """From now on that many leading blocks are loaded first, and those from `split` on while the middle is computed."""
 
-    def plan(sources: list[str], start: int, overlap: bool, ahead: Mapping[str, int]) -> Plan:
+    def plan(sources: list[str], start: int, overlap: bool, ahead: Mapping[str, int], wait: float) -> Plan:
         n = len(sources)
         return Plan(min(front, n), min(split, n) if overlap else n, n, 1.0, 2.0, 3.0)
 
