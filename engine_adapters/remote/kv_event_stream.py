@@ -2,9 +2,9 @@
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
-from itertools import chain
 
 import zmq
 import zmq.asyncio
@@ -13,7 +13,7 @@ from zmq.utils.monitor import parse_monitor_message
 from engine_adapters.remote.kv_events import KvEventBatch, MalformedEventsError, Missed, decode_batch
 
 _END_OF_REPLAY = -1
-_MOST_REPLAYED = 20_000  # batches; engines keep 10,000 unless they are told otherwise
+_LARGE = 64 << 10  # bytes: a batch that takes longer to read than others should wait
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,9 @@ class KvEventSource:
     max_waiting: int = 1_000  # batches that may wait here; more are dropped, and noticed
     max_bytes: int = 4 << 20  # of one batch: one that is larger ends the connection, which is made anew
     max_replayed: int = 64 << 20  # bytes of what is fetched again at once
-    replay_s: float = 5.0  # how long to wait for what was missed
+    most_replayed: int = 20_000  # and messages of it; engines keep 10,000 unless they are told otherwise
+    replay_s: float = 5.0  # how long to wait for the next piece of what was missed
+    whole_replay_s: float = 15.0  # and for all of it: meanwhile nothing new is heard
 
 
 class KvEventStream:
@@ -39,6 +41,8 @@ class KvEventStream:
         self._socket = self._context.socket(zmq.SUB)
         self._next: int | None = None  # the number that should come; None: nothing has come yet
         self._at = -math.inf  # when the last batch was made, by the engine's clock
+        self._repeated = range(0)  # batches that were fetched and may come once more
+        self._anew = 0  # how often everything began anew
         self._monitor = self._socket.get_monitor_socket()
         self._watching: asyncio.Task[None] | None = None
         self.malformed = 0  # messages that were no events
@@ -80,8 +84,11 @@ class KvEventStream:
 
     def begin_anew(self) -> None:
         """Nothing that came counts any more: what can be fetched again is, from the first batch on."""
-        self._next = None
-        self._at = -math.inf
+        self._anew += 1
+        self._forget()
+
+    def _forget(self) -> None:
+        self._next, self._at, self._repeated = None, -math.inf, range(0)
 
     async def _watch(self) -> None:
         while True:
@@ -92,88 +99,123 @@ class KvEventStream:
                 self.was_connected = True
 
     async def __aiter__(self) -> AsyncIterator[KvEventBatch | Missed]:
-        for each in await self._kept():
+        async for each in self._counting(self._kept()):
             yield each
         while True:
             frames = await self._socket.recv_multipart()
             if len(frames) != 3 or len(frames[1]) != 8:
                 self.malformed += 1
                 continue
-            seq, batch = int.from_bytes(frames[1], "big"), None
-            if self._next is not None and seq < self._next:
-                before = self._at
-                batch = self._decoded(seq, frames[2])
-                if isinstance(batch, KvEventBatch) and batch.at <= before:
-                    self._at = before
-                    continue  # it was fetched before it came
-            for each in await self._before(seq):
+            came = self._came(int.from_bytes(frames[1], "big"), frames[2])
+            async for each in self._counting(came):
                 yield each
-            self._next = seq + 1
-            yield batch or self._decoded(seq, frames[2])
 
-    async def _kept(self) -> Iterator[KvEventBatch | Missed]:
+    async def _counting(
+        self, items: AsyncGenerator[KvEventBatch | Missed, None]
+    ) -> AsyncIterator[KvEventBatch | Missed]:
+        """Those of them that count: what was on its way when everything began anew does not."""
+        anew = self._anew
+        async with aclosing(items):
+            async for each in items:
+                if anew != self._anew:
+                    break
+                yield each
+        if anew != self._anew:
+            self._forget()
+
+    async def _came(self, seq: int, payload: bytes) -> AsyncGenerator[KvEventBatch | Missed, None]:
+        """One batch, behind what should have come before it."""
+        batch = None
+        if self._next is not None and seq < self._next and seq in self._repeated:
+            before = self._at
+            batch = await self._decoded(seq, payload)
+            if isinstance(batch, KvEventBatch) and batch.at <= before:
+                self._at = before
+                self._repeated = range(seq + 1, self._repeated.stop)  # they come in order, each once
+                return
+        self._repeated = range(0)
+        async for each in self._before(seq):
+            yield each
+        self._next = seq + 1
+        yield batch or await self._decoded(seq, payload)
+
+    async def _kept(self) -> AsyncGenerator[KvEventBatch | Missed, None]:
         """What an engine that is idle now has published before."""
         if self._source.replay is None:
-            return iter(())
+            return
         found = await self._replayed(self._source.replay, 0)
         self._next = 0
-        return self._placed(found, max(found, default=-1) + 1)
+        async for each in self._placed(found, max(found, default=-1) + 1):
+            yield each
 
-    async def _before(self, seq: int) -> Iterator[KvEventBatch | Missed]:
+    async def _before(self, seq: int) -> AsyncGenerator[KvEventBatch | Missed, None]:
         """What should have come before `seq`: fetched again where that can be, told where not."""
         if self._next is None:
             self._next = 0 if self._source.replay is not None else seq
-        if seq == self._next:
-            return iter(())
         if seq < self._next:
             self._next = seq if self._source.replay is None else 0
-            fetched = await self._fetched(seq) if self._source.replay is not None else ()
-            return chain((Missed(None),), fetched)
-        return await self._fetched(seq)
+            yield Missed(None)
+        if self._next < seq:
+            async for each in self._fetched(seq):
+                yield each
 
-    async def _fetched(self, until: int) -> Iterator[KvEventBatch | Missed]:
+    async def _fetched(self, until: int) -> AsyncGenerator[KvEventBatch | Missed, None]:
         """Batches from the next one to the one before `until`, a Missed in the place of each hole."""
         found: dict[int, bytes] = {}
-        if self._source.replay is not None and (self._next or 0) < until:
+        if self._source.replay is not None:
             found = await self._replayed(self._source.replay, self._next or 0)
-        return self._placed(found, until)
+        async for each in self._placed(found, until):
+            yield each
 
-    def _placed(self, found: dict[int, bytes], until: int) -> Iterator[KvEventBatch | Missed]:
+    async def _placed(
+        self, found: dict[int, bytes], until: int
+    ) -> AsyncGenerator[KvEventBatch | Missed, None]:
         expected = self._next or 0
         self._next = until
+        self._repeated = range(max(found, default=-1) + 1)
         for seq in sorted(number for number in found if expected <= number < until):
             if seq > expected:
                 yield Missed(seq - expected)
             expected = seq + 1
-            yield self._decoded(seq, found.pop(seq))
+            yield await self._decoded(seq, found.pop(seq))
         if expected < until:
             yield Missed(until - expected)
 
     async def _replayed(self, endpoint: str, start: int) -> dict[int, bytes]:
         """All that the engine still has from `start` on, within bounds."""
         found: dict[int, bytes] = {}
-        left = self._source.max_replayed
         with self._context.socket(zmq.DEALER) as socket:
             socket.setsockopt(zmq.LINGER, 0)
             socket.setsockopt(zmq.IPV6, 1)
             socket.setsockopt(zmq.MAXMSGSIZE, self._source.max_bytes)
             socket.connect(endpoint)
             await socket.send_multipart([b"", start.to_bytes(8, "big")])
-            while (
-                left > 0 and len(found) < _MOST_REPLAYED and await socket.poll(self._source.replay_s * 1000)
-            ):
-                frames = await socket.recv_multipart()
-                seq = int.from_bytes(frames[-2], "big", signed=True) if len(frames) > 1 else _END_OF_REPLAY
-                if seq == _END_OF_REPLAY:
-                    break
-                found[seq] = frames[-1]
-                left -= len(frames[-1])
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._source.whole_replay_s):
+                    async for seq, payload in self._pieces(socket):
+                        found[seq] = payload  # noqa: PERF403  what came counts when the time is over
         return found
 
-    def _decoded(self, seq: int, payload: bytes) -> KvEventBatch | Missed:
+    async def _pieces(self, socket: zmq.asyncio.Socket) -> AsyncIterator[tuple[int, bytes]]:
+        """Until the end that the engine says, or the bounds; an engine that never ends is cut off by them."""
+        left = self._source.max_replayed
+        for _ in range(self._source.most_replayed):
+            if left <= 0 or not await socket.poll(self._source.replay_s * 1000):
+                return
+            frames = await socket.recv_multipart()
+            seq = int.from_bytes(frames[-2], "big", signed=True) if len(frames) > 1 else _END_OF_REPLAY
+            if seq == _END_OF_REPLAY:
+                return
+            yield seq, frames[-1]
+            left -= len(frames[-1])
+
+    async def _decoded(self, seq: int, payload: bytes) -> KvEventBatch | Missed:
         """What cannot be read may have said anything: it is missed."""
         try:
-            batch = decode_batch(seq, payload)
+            if len(payload) > _LARGE:
+                batch = await asyncio.to_thread(decode_batch, seq, payload)
+            else:
+                batch = decode_batch(seq, payload)
         except MalformedEventsError:
             self.malformed += 1
             return Missed(1)

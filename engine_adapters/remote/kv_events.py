@@ -4,6 +4,7 @@ vLLM and SGLang publish the same events over ZeroMQ, as batches of MessagePack: 
 is a map with its kind under `type`; in earlier releases a list with its kind first. Needs the extra `events`.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -119,7 +120,7 @@ def decode_batch(seq: int, payload: bytes) -> KvEventBatch:
     try:
         at, raw_events, *rest = msgspec.msgpack.decode(payload)
         events = [_event(raw) for raw in raw_events]
-        if not isinstance(at, int | float):
+        if not isinstance(at, int | float) or not math.isfinite(at):
             raise TypeError("a batch begins with its time")  # noqa: TRY301
         rank = rest[0] if rest else None
         known = tuple(event for event in events if event is not None)

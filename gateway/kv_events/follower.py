@@ -11,9 +11,16 @@ from typing import TypeAlias
 import zmq
 
 from engine_adapters.remote.kv_event_stream import KvEventSource, KvEventStream
-from engine_adapters.remote.kv_events import AllCleared, BlocksRemoved, KvEvent, KvEventBatch, Missed
+from engine_adapters.remote.kv_events import (
+    AllCleared,
+    BlocksRemoved,
+    BlocksStored,
+    KvEvent,
+    KvEventBatch,
+    Missed,
+)
 from gateway.kv_events.silence import Silence
-from gateway.routing.kv_changes import Change, Cleared, Silent, changes_of
+from gateway.routing.kv_changes import Change, Cleared, Silent, changes_of, in_parts
 
 log = logging.getLogger("kvgate.gateway")
 
@@ -21,6 +28,8 @@ Tell: TypeAlias = Callable[[Sequence[Change]], None]
 
 _SHORTEST_S, _LONGEST_S = 0.5, 30.0  # between two tries to open a socket
 _LOOK_S = 1.0  # between two looks whether the connection stands
+_AT_ONCE = 256  # blocks that are told of without a pause: some milliseconds
+_MANY = 16_384  # tokens that are looked through without a pause
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +81,7 @@ class Follower:
         self._told = ""
         self._flows = False
         self._batches = 0
+        self._anew = 0  # how often everything began anew
         self._lag_s: float | None = None
         self._flag = flag
         self._says_none = says_none
@@ -91,6 +101,7 @@ class Follower:
     def begin_anew(self) -> None:
         """What the replica has said is forgotten: it is asked for it again, where it keeps that."""
         self._flows = False
+        self._anew += 1
         self.silence.begin_anew()
         if self._stream is not None:
             self._stream.begin_anew()
@@ -142,7 +153,7 @@ class Follower:
 
     async def _read(self, stream: KvEventStream) -> None:
         async for item in stream:
-            self._take(item)
+            await self._take(item)
             await asyncio.sleep(0)  # what waits already is given out without a pause
 
     async def _watch(self, stream: KvEventStream) -> None:
@@ -174,7 +185,7 @@ class Follower:
             extra={"fields": fields},
         )
 
-    def _take(self, item: KvEventBatch | Missed) -> None:
+    async def _take(self, item: KvEventBatch | Missed) -> None:
         self.silence.heard()
         self._silent = None
         if isinstance(item, Missed):
@@ -182,15 +193,28 @@ class Follower:
             self._flows = False
             self._tell([Cleared(), Silent()])
             return
-        changes, unused = changes_of(item.events)
+        anew = self._anew
+        changes, unused = await self._changes(item.events)
         self.events.update(map(_kind, item.events))
         self.events.update(unused=unused, unknown=item.unknown)
         self._batches += 1
         self._lag_s = self._clock() - item.at
+        for part in in_parts(changes, _AT_ONCE):
+            if anew != self._anew:
+                return
+            self._begin_to_flow()
+            self._tell(part)
+            await asyncio.sleep(0)  # requests do not wait for a large batch
+
+    async def _changes(self, events: Sequence[KvEvent]) -> tuple[Sequence[Change], int]:
+        if sum(len(each.token_ids) for each in events if isinstance(each, BlocksStored)) > _MANY:
+            return await asyncio.to_thread(changes_of, events)
+        return changes_of(events)
+
+    def _begin_to_flow(self) -> None:
         if not self._flows:
             self._flows, self._told = True, ""
             log.info("a replica tells what it holds", extra={"fields": self._who()})
-        self._tell(changes)
 
     def _fall_silent(self) -> None:
         if self._flows:

@@ -1,6 +1,6 @@
 """From what an engine publishes to what the index can use: only what a prompt's tokens and salt tell apart."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated, NamedTuple, TypeAlias
 
 import msgspec
@@ -55,6 +55,35 @@ def changes_of(events: Sequence[KvEvent]) -> tuple[list[Change], int]:
     made = [_change(event) for event in events]
     found = [change for change in made if change is not None]
     return found, len(made) - len(found)
+
+
+def in_parts(changes: Iterable[Change], most: int) -> Iterator[list[Change]]:
+    """The same in their order, some `most` blocks at a time: to take in many of them takes long."""
+    part, count = list[Change](), 0
+    for change in changes:
+        for piece in _pieces(change, most):
+            part.append(piece)
+            count += len(piece.names) if isinstance(piece, Stored | Removed) else 1
+            if count >= most:
+                yield part
+                part, count = [], 0
+    if part:
+        yield part
+
+
+def _pieces(change: Change, most: int) -> Iterator[Change]:
+    if not isinstance(change, Stored | Removed) or len(change.names) <= most:
+        yield change
+        return
+    for at in range(0, len(change.names), most):
+        names = change.names[at : at + most]
+        if isinstance(change, Removed):
+            yield change._replace(names=names)
+            continue
+        size = len(change.tokens) // len(change.names)  # bytes of a block
+        parent = change.names[at - 1] if at else change.parent
+        tokens = change.tokens[at * size : (at + most) * size]
+        yield change._replace(names=names, parent=parent, tokens=tokens)
 
 
 def _change(event: KvEvent) -> Change | None:

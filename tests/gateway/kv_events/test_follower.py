@@ -12,7 +12,7 @@ import pytest
 from engine_adapters.remote.kv_event_stream import KvEventSource
 from gateway.kv_events.follower import Follower
 from gateway.routing.chain import PromptChain
-from gateway.routing.kv_changes import seed_of
+from gateway.routing.kv_changes import Stored, seed_of
 from gateway.routing.prefix_router import PrefixRouter
 from tests.exchanges import FOLDER
 from tests.gateway.kv_events.publishing import CLEARED, Publisher, publisher, removed, stored
@@ -238,6 +238,36 @@ async def test_a_message_beyond_all_bounds_costs_the_connection_and_not_the_gate
         await asyncio.to_thread(keeping.wait_for_a_listener)  # it comes back
         keeping.publish(stored([901], IDS[2000:2016]))
         await it.holds(16, IDS[2000:])
+
+
+async def test_a_large_batch_is_told_in_parts_between_which_others_have_their_turn(
+    keeping: Publisher,
+) -> None:
+    ids = np.arange(40_000, dtype=np.int32)
+    async with listening(keeping) as it:
+        told: list[int] = []
+        take = it.router.told
+        it.router.told = lambda replica, changes: (told.append(len(changes[0].names)), take(replica, changes))
+        keeping.publish(stored(range(1, 2501), ids))
+        await it.holds(40_000 // 512 * 512 + 40_000 % 512 // 16 * 16, ids)
+        assert told == [256] * 9 + [2500 - 9 * 256]
+
+
+async def test_what_is_left_of_a_batch_when_its_replica_was_away_is_not_told(keeping: Publisher) -> None:
+    ids = np.arange(40_000, dtype=np.int32)
+    async with listening(keeping) as it:
+        told: list[int] = []
+
+        def take(replica: str, changes: list[Stored]) -> None:
+            told.append(changes[0].names[0])
+            if len(told) == 3:
+                it.follower.begin_anew()
+
+        it.router.told = take
+        keeping.publish(stored(range(1, 2501), ids))
+        keeping.publish(stored([5000], ids[:16]))
+        await until(lambda: 5000 in told)
+        assert told == [1, 257, 513, *range(1, 2501, 256), 5000]  # all of it was asked for again
 
 
 @pytest.mark.parametrize("name", ["vllm_events", "sglang_events"])

@@ -6,8 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.routing.chain import CHUNK, PromptChain
+from gateway.routing.kv_changes import Cleared, Removed, Stored, in_parts
 from gateway.routing.kv_feed import KvFeed
 from gateway.routing.replica_index import ReplicaIndex
+from gateway.routing.told import ToldReplicas
 
 SEED = b"seed"
 PROMPT = np.arange(4000, dtype=np.int32)
@@ -113,3 +115,30 @@ def test_whatever_is_told_in_whatever_order_nothing_is_believed_that_is_not_told
         index.check()
         whole = next((name for name in range(parts * length) if name not in there), parts * length)
         assert held(index, PROMPT) <= whole * size
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from([1, 16, 48, 64, 512]), st.integers(1, 3000), st.integers(1, 40), st.integers(0, 3000))
+def test_what_is_told_in_parts_is_the_same_as_what_is_told_whole(
+    size: int, tokens: int, most: int, gone: int
+) -> None:
+    blocks = max(1, tokens // size)
+    names = range(blocks)
+    told = [
+        Stored(names, None, PROMPT[: blocks * size].tobytes(), SEED, "device"),
+        Removed(names[gone % blocks :], "device"),
+        Stored(names[: gone % blocks], None, b"", SEED, "host"),
+        Cleared(),
+        Stored(names, None, PROMPT[: blocks * size].tobytes(), SEED, "device"),
+    ]
+    there = [blocks * size, gone % blocks * size, gone % blocks * size, 0, blocks * size]
+    for count in range(1, len(told) + 1):
+        whole, parts = ReplicaIndex(), ReplicaIndex()
+        ToldReplicas(whole).take("a", told[:count])
+        events = ToldReplicas(parts)
+        for part in in_parts(told[:count], most):
+            assert sum(len(each.names) for each in part if isinstance(each, Stored | Removed)) < 2 * most
+            events.take("a", part)
+        # Where a part ends inside a chunk, a little more than the chunk is known, and nothing that is not there.
+        assert held(whole, PROMPT) <= held(parts, PROMPT) <= there[count - 1]
+        parts.check()
