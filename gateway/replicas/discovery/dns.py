@@ -4,7 +4,7 @@ import asyncio
 import logging
 import socket
 import threading
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address
@@ -18,9 +18,9 @@ Family: TypeAlias = Literal["any", "ipv4", "ipv6"]
 # Addresses of a name, as texts; raises socket.gaierror.
 Resolve: TypeAlias = Callable[[str, socket.AddressFamily], Awaitable[Sequence[str]]]
 
-_NOBODY = (
-    3  # answers in a row that there is no such name, until all replicas are gone: servers of names err, too
-)
+# Answers in a row without an address until its replica is gone: servers of names err, too, or do not all know the same.
+_GONE = 3
+_AGAIN_S = 5.0  # at most, until a name is looked up again that lacked one
 _FAMILIES = {"any": socket.AF_UNSPEC, "ipv4": socket.AF_INET, "ipv6": socket.AF_INET6}
 _NO_NAME = frozenset({socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)})
 
@@ -79,35 +79,43 @@ class DnsDiscovery:
         self._name = name
         self._resolve = resolve
         self._sleep = sleep
-        self._absent = 0
+        self._lacked: dict[str, int] = {}  # of each address, answers in a row without it
+        self._unknown = True  # it has not been said yet what there is
         self.failing = False
 
     async def watch(self) -> AsyncGenerator[Sequence[ReplicaAddress], None]:
         """Every list that differs from the one before."""
         known: Sequence[ReplicaAddress] | None = None
         while True:
-            found = await self._look(known is None)
-            if found is not None and found != known:
+            await self._look()
+            found = addresses(self._lacked, self._name)
+            if found != known and not self._unknown:
                 known = found
                 yield found
-            await self._sleep(self._name.every_s)
+            await self._sleep(self._wait_s())
 
-    async def _look(self, first: bool) -> Sequence[ReplicaAddress] | None:
-        """None: it is not known."""
+    async def _look(self) -> None:
+        """Put what it resolves to now into what is known; nothing where it cannot be said."""
         try:
             found = await self._resolve(self._name.name, _FAMILIES[self._name.family])
         except (OSError, UnicodeError) as error:
-            if isinstance(error, socket.gaierror) and error.errno in _NO_NAME:
-                self._absent += 1
-                self._fail(f"it has no address ({error.strerror})")
-                return [] if first or self._absent >= _NOBODY else None
-            self._fail(str(error))
-            return None
-        self._absent = 0
-        if self.failing:
+            if not isinstance(error, socket.gaierror) or error.errno not in _NO_NAME:
+                self._fail(str(error))
+                return
+            found = ()
+        self._unknown = False
+        now = _plain(found)
+        if not now:
+            self._fail("it has no address")
+        elif self.failing:
             log.info("a name resolves again", extra={"fields": {"name": self._name.name}})
-        self.failing = False
-        return addresses(found, self._name)
+            self.failing = False
+        lacked = {each: count + 1 for each, count in self._lacked.items() if count + 1 < _GONE}
+        self._lacked = lacked | dict.fromkeys(now, 0)
+
+    def _wait_s(self) -> float:
+        every = self._name.every_s
+        return min(every, _AGAIN_S) if self.failing or any(self._lacked.values()) else every
 
     def _fail(self, why: str) -> None:
         if not self.failing:
@@ -116,9 +124,23 @@ class DnsDiscovery:
         self.failing = True
 
 
-def addresses(found: Sequence[str], name: DnsName) -> list[ReplicaAddress]:
+def _plain(found: Iterable[str]) -> list[str]:
+    """Addresses without their zones, each once; what is none is left out."""
+    plain = dict.fromkeys(each.partition("%")[0] for each in found)
+    return [each for each in plain if _is_address(each)]
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def addresses(found: Iterable[str], name: DnsName) -> list[ReplicaAddress]:
     """Replicas at these addresses, in an order of their own."""
-    parsed = {ip_address(each.partition("%")[0]) for each in found}
+    parsed = {ip_address(each) for each in _plain(found)}
     v4: list[IPv4Address] = sorted(each for each in parsed if isinstance(each, IPv4Address))
     v6: list[IPv6Address] = sorted(each for each in parsed if isinstance(each, IPv6Address))
     hosts = [str(each) for each in v4] or [f"[{each}]" for each in v6]

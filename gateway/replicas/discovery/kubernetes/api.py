@@ -1,5 +1,6 @@
 """The few questions to Kubernetes' API that discovery has: list the slices of one Service, then watch them."""
 
+import re
 import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -100,8 +101,8 @@ class SliceApi:
             )
             headers = {"accept": "application/json", "user-agent": "kvgate"}
             if access.token_file is not None:
-                headers["authorization"] = f"Bearer {access.token_file.read_text().strip()}"
-        except (OSError, ssl.SSLError) as error:
+                headers["authorization"] = f"Bearer {_token(access.token_file)}"
+        except OSError as error:
             raise KubernetesError(f"token or ca file cannot be read: {error}") from error
         timeout = httpx.Timeout(_ANSWER_S, connect=_CONNECT_S)
         # Neither proxies of the environment nor redirects: the token goes to the API and nowhere else.
@@ -126,8 +127,8 @@ class Session:
         while True:
             page = await self._page(more)
             items = page.get("items") or ()
-            if not isinstance(items, list | tuple):
-                raise KubernetesError("a list has no items")
+            if not isinstance(items, list | tuple) or not all(isinstance(each, dict) for each in items):
+                raise KubernetesError("a list has no items, or other things than slices")
             for each in items:
                 slices[str(_metadata(each).get("name"))] = each
             metadata = _metadata(page)
@@ -171,6 +172,14 @@ class Session:
                 yield answer
         except httpx.HTTPError as error:
             raise KubernetesError(f"{type(error).__name__}: {error}") from error
+
+
+def _token(file: Path) -> str:
+    """Checked here, since a header that is refused later is repeated in the error."""
+    token = file.read_bytes().strip()
+    if not re.fullmatch(rb"[!-~]+", token):
+        raise KubernetesError(f"{file} holds no token: it is one line of printable ASCII")
+    return token.decode()
 
 
 def _hint(status: int) -> str:

@@ -14,7 +14,7 @@ from gateway.replicas.discovery.kubernetes.slices import ServicePort, replicas_i
 
 log = logging.getLogger("kvgate.gateway")
 
-_QUIET_S = 1.0  # a watch that the server ends later than that has worked, also where nothing happened
+_QUIET_S = 1.0  # a watch that ends later than that has worked, however it ends, also where nothing happened
 
 
 class KubernetesDiscovery:
@@ -64,19 +64,20 @@ class KubernetesDiscovery:
             listed = await session.listed()
             self.lists += 1
             self._slices, self._version = dict(listed.slices), listed.version
-            self._backoff.worked()
             self._works()
             yield
-        began = time.monotonic()
         async with session.watching(self._version) as events:
             self._works()
-            async for event in events:
-                self._backoff.worked()
-                self._version = event.version or self._version
-                if self._apply(event):
-                    yield
-        if time.monotonic() - began > _QUIET_S:
-            self._backoff.worked()
+            began = time.monotonic()
+            try:
+                async for event in events:
+                    self._backoff.worked()
+                    self._version = event.version or self._version
+                    if self._apply(event):
+                        yield
+            finally:
+                if time.monotonic() - began > _QUIET_S:
+                    self._backoff.worked()
 
     def _apply(self, event: Event) -> bool:
         """Whether that has changed a slice."""

@@ -69,7 +69,7 @@ def _port(each: Mapping[str, Any], wanted: int | str | None) -> int | None:
     if wanted is not None:
         tcp = [port for port in tcp if port.get("name") == wanted]
     number = tcp[0].get("port") if len(tcp) == 1 else None
-    return number if isinstance(number, int) else None
+    return number if type(number) is int and 0 < number < 65536 else None
 
 
 def _mappings(value: object) -> list[Mapping[str, Any]]:

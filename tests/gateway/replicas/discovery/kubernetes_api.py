@@ -50,6 +50,8 @@ class ApiServer:
     lists: int = 0
     watches: list[int] = field(default_factory=list)  # from which versions
     refuse: int | None = None  # a status for everything
+    forgets: bool = False  # every version is too old for a watch
+    items: Any = None  # of lists, instead of the slices
     _changed: asyncio.Condition = field(default_factory=asyncio.Condition)
     _writers: set[asyncio.StreamWriter] = field(default_factory=set)
 
@@ -123,7 +125,7 @@ class ApiServer:
         self.lists += 1
         begin = int(query.get("continue", "0"))
         items = [self.slices[name] for name in sorted(self.slices)]
-        page = items[begin : begin + self.page]
+        page = items[begin : begin + self.page] if self.items is None else self.items
         metadata = {"resourceVersion": str(self.version)}
         if begin + self.page < len(items):
             metadata["continue"] = str(begin + self.page)
@@ -131,7 +133,7 @@ class ApiServer:
 
     async def _watch(self, writer: asyncio.StreamWriter, version: int) -> None:
         self.watches.append(version)
-        if version < self.oldest:
+        if self.forgets or version < self.oldest:
             return self._whole(writer, 410, {"kind": "Status", "code": 410})
         writer.write(
             b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n"

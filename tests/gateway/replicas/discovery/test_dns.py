@@ -48,8 +48,43 @@ async def lists(*answers: Sequence[str] | Exception) -> tuple[list[list[str]], D
 
 
 async def test_every_change_is_told_once_whatever_the_order() -> None:
-    found, _ = await lists(["10.0.0.2", "10.0.0.1"], ["10.0.0.1", "10.0.0.2"], ["10.0.0.2"])
+    found, _ = await lists(["10.0.0.2", "10.0.0.1"], ["10.0.0.1", "10.0.0.2"], *[["10.0.0.2"]] * 4)
     assert found == [["10.0.0.1:8000", "10.0.0.2:8000"], ["10.0.0.2:8000"]]
+
+
+@pytest.mark.parametrize("lacks", [["10.0.0.1"], ["fd00::1"], [], NO_NAME, ["nonsense"]])
+async def test_an_address_that_two_answers_lack_stays_and_three_in_a_row_end_it(
+    lacks: Sequence[str] | Exception,
+) -> None:
+    both, two = ["10.0.0.1", "10.0.0.2"], ["10.0.0.1:8000", "10.0.0.2:8000"]
+    flapping = [both, lacks, lacks, both, lacks, both, lacks, lacks, both]
+    assert (await lists(*flapping))[0] == [two]
+    left = addresses([] if isinstance(lacks, Exception) else lacks, NAME)
+    assert (await lists(*flapping, lacks, lacks, lacks))[0] == [two, [each.name for each in left]]
+
+
+async def test_an_answer_of_another_family_alone_replaces_nobody_at_once() -> None:
+    found, _ = await lists(["10.0.0.1", "fd00::1"], ["fd00::1"], ["10.0.0.1", "fd00::1"], *[["fd00::1"]] * 3)
+    assert found == [["10.0.0.1:8000"], ["[fd00::1]:8000"]]
+
+
+async def test_a_name_that_lacked_an_address_is_looked_up_again_soon() -> None:
+    slept: list[float] = []
+    given = Answers(["10.0.0.1"], NO_NAME, ["10.0.0.1"], ["10.0.0.2"], ["10.0.0.1", "10.0.0.2"])
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    async def run() -> None:
+        async for _ in DnsDiscovery(DnsName("a", 1, every_s=60.0), given, sleep).watch():
+            pass
+
+    task = asyncio.create_task(run())
+    async with asyncio.timeout(10):
+        await given.done.wait()
+    task.cancel()
+    await asyncio.wait([task])
+    assert slept == [60.0, 5.0, 60.0, 5.0, 60.0]
 
 
 async def test_nobody_goes_because_a_server_of_names_fails(caplog: pytest.LogCaptureFixture) -> None:

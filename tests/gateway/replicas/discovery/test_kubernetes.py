@@ -164,6 +164,59 @@ async def test_a_watch_from_a_version_that_is_too_old_begins_anew(
     assert api.lists == 2
 
 
+async def test_an_api_that_forgets_at_once_is_asked_less_and_less_often(
+    api: ApiServer, certificate, token: Path
+) -> None:
+    waits: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        await asyncio.sleep(0)
+
+    api.forgets = True
+    asked = SliceApi(KubernetesAccess(api.url, token, certificate[0]), "llm", "engines")
+    seen = Seen(KubernetesDiscovery(asked, ServicePort(), "llm/engines", sleep, Backoff(lambda: 1.0)))
+    try:
+        await seen.until("10.0.0.1:30000", "10.0.0.2:30000")
+        await until(lambda: len(waits) >= 9)
+        assert waits[:9] == [0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30.0]
+        assert len(seen.lists) == 1
+    finally:
+        seen.task.cancel()
+        await asyncio.wait([seen.task])
+
+
+@pytest.mark.parametrize("items", [[7], [None, {}], ["a"], {"a": 1}, "items"])
+async def test_a_list_of_other_things_than_slices_changes_nothing(
+    api: ApiServer, certificate, token: Path, items: object
+) -> None:
+    async with watching(api, certificate[0], token) as seen:
+        await seen.until("10.0.0.1:30000", "10.0.0.2:30000")
+        api.items = items
+        await api.expire()
+        await until(lambda: seen.discovery.failing)
+        assert not seen.task.done()
+        assert len(seen.lists) == 1
+        api.items = None
+        await api.delete("engines-a")
+        await seen.until()
+
+
+@pytest.mark.parametrize("held", [b"", b"\n", b"half\nof two", b"\xff\xfe", "caf\u00e9".encode()])
+async def test_a_file_that_holds_no_token_is_waited_for_and_not_repeated(
+    api: ApiServer, certificate, token: Path, held: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    await asyncio.to_thread(token.write_bytes, held)
+    async with watching(api, certificate[0], token) as seen:
+        await until(lambda: seen.discovery.failing)
+        assert api.lists == 0
+        await asyncio.to_thread(token.write_text, TOKEN)
+        await seen.until("10.0.0.1:30000", "10.0.0.2:30000")
+    (said,) = [each for each in caplog.records if "cannot be watched" in each.getMessage()]
+    assert str(said.fields["error"]).endswith("holds no token: it is one line of printable ASCII")
+    assert "half" not in str(said.fields)
+
+
 async def test_nobody_goes_while_the_api_is_away_and_that_is_told_once(
     api: ApiServer, certificate, token: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

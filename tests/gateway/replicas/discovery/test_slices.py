@@ -36,6 +36,13 @@ def test_names_that_are_no_addresses_are_left_out() -> None:
     assert replicas_in(slices, ServicePort()) == []
 
 
+@pytest.mark.parametrize("port", [0, -1, 65536, True, "30000", 1.5, None])
+def test_a_port_that_is_none_makes_no_replica(port: object) -> None:
+    odd = slice_of("a", endpoint("10.0.0.1"))
+    odd["ports"][0]["port"] = port
+    assert replicas_in([odd], ServicePort("http")) == replicas_in([odd], ServicePort()) == []
+
+
 _odd = st.sampled_from(
     [None, True, 7, "x", [], [None], {}, [{}], [{"addresses": None}], [{"addresses": [None]}], [{"addresses": [1]}],
      [{"conditions": [], "addresses": ["10.0.0.7"], "targetRef": []}], [{"name": "http", "port": "x"}]]
