@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-import time
 from collections.abc import AsyncIterator, Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,6 +24,7 @@ from engine_adapters.base import (
     TokenLogprob,
     Usage,
 )
+from tests.waiting import PATIENCE_S
 
 MODEL = "scripted/model-1"
 CONTEXT = 2000
@@ -129,13 +129,19 @@ class Rendered:
     control_tokens: Mapping[str, int] = field(default_factory=dict)
 
 
+def opened() -> threading.Event:
+    gate = threading.Event()
+    gate.set()
+    return gate
+
+
 @dataclass(slots=True)
 class BytePrompts:
     """One token a byte, and a template of plain lines that takes no tool results."""
 
     seen: list[dict[str, Any]] = field(default_factory=list)
     threads: set[str] = field(default_factory=set)
-    delay_s: float = 0.0
+    gate: threading.Event = field(default_factory=opened)  # what is rendered waits for it
 
     def chat_steps(self, *given: Any, **more: Any) -> Generator[None, None, Rendered]:
         yield
@@ -153,7 +159,7 @@ class BytePrompts:
         most: int | None = None,
     ) -> Rendered:
         self.threads.add(threading.current_thread().name)
-        time.sleep(self.delay_s)
+        assert self.gate.wait(PATIENCE_S)
         for index, message in enumerate(messages):
             if message["role"] == "tool":
                 raise TemplateError("this template has no tool role", f"messages[{index}].role")

@@ -18,6 +18,7 @@ from engine_adapters.remote.sglang_generate import SGLangGenerate
 from engine_adapters.reuse.reading import NO_USAGE
 from tests.engines.sglang_facts import detection_finds_what_the_engine_is_and_can
 from tests.exchanges import Exchange, Recording, Replay, served
+from tests.waiting import steadily
 
 DETECTION = Recording.read("sglang").facts[detection_finds_what_the_engine_is_and_can.__name__]
 
@@ -68,10 +69,13 @@ class SlowToDescribeItself(Replay):
 
 
 async def test_what_a_server_says_of_its_routes_is_waited_for():
-    with served(SlowToDescribeItself(DETECTION)) as url:
-        engine = SGLangEngine("e", url, options=HttpOptions(probe_s=1))
-        assert (await engine.detect()).takes_salt is True
-        await engine.aclose()
+    async def detect() -> None:
+        with served(SlowToDescribeItself(DETECTION)) as url:
+            engine = SGLangEngine("e", url, options=HttpOptions(probe_s=1))
+            assert (await engine.detect()).takes_salt is True
+            await engine.aclose()
+
+    await steadily(detect, within=2.5)  # what it says of its routes, and less than other answers may take
 
 
 async def test_a_server_that_streams_incrementally_is_refused_natively():

@@ -22,7 +22,7 @@ from gateway.shared_state.scripts import Script
 from gateway.shared_state.shared_state import SharedState
 from tests.ports import free_port
 from tests.redis_server import RedisServer
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, steadily
 
 COUNT = Script("return redis.call('INCR', KEYS[1])")
 
@@ -59,6 +59,16 @@ async def until_back(state: SharedState) -> None:
     state.circuit.on_return(lambda: loop.call_soon_threadsafe(back.set))
     if state.circuit.away:
         await asyncio.wait_for(back.wait(), PATIENCE_S)
+
+
+async def counted(state: SharedState) -> int:
+    """The next count, of a server that has little time to answer: where the machine is slow, it is asked again."""
+    for _ in range(20):
+        try:
+            return int(await state.pipe.run(COUNT, ["n"]))
+        except AwayError:
+            await until_back(state)
+    raise AssertionError("it is away again and again")
 
 
 async def test_calls_that_come_together_are_answered_in_their_order(redis_server: RedisServer) -> None:
@@ -144,15 +154,18 @@ async def test_a_server_that_never_answers_is_waited_for_once(caplog: pytest.Log
 async def test_a_loop_that_is_held_up_does_not_count_as_a_server_that_is_late(
     redis_server: RedisServer,
 ) -> None:
-    async with state_of(redis_server, timeout_s=0.5) as state:
-        await state.pipe.execute("PING")
-        for _ in range(2):
-            asked = asyncio.create_task(state.pipe.run(COUNT, ["n"]))
-            await asyncio.sleep(0)
-            await asyncio.sleep(0)
-            time.sleep(1.5)  # noqa: ASYNC251  that is what is tested
-            await asked
-        assert state.circuit.counts().outages == 0
+    async def held_up() -> None:
+        async with state_of(redis_server, timeout_s=0.5) as state:
+            await state.pipe.execute("PING")
+            for _ in range(2):
+                asked = asyncio.create_task(state.pipe.run(COUNT, ["n"]))
+                await asyncio.sleep(0)
+                await asyncio.sleep(0)
+                time.sleep(1.5)  # noqa: ASYNC251  that is what is tested
+                await asked
+            assert state.circuit.counts().outages == 0
+
+    await steadily(held_up, within=3.5)  # twice held up, and less than the server has to answer
 
 
 async def test_a_wrong_password_is_told_as_being_away_and_never_in_the_log(
@@ -182,7 +195,8 @@ async def test_a_server_that_is_full_refuses_what_it_is_asked_and_is_not_away(mo
 
 async def test_a_server_that_hangs_is_away_for_everyone_until_it_goes_on(mortal: RedisServer) -> None:
     async with state_of(mortal, timeout_s=1) as state:
-        assert await state.pipe.run(COUNT, ["n"]) == 1
+        assert await counted(state) >= 1
+        failed = state.circuit.counts().failed_calls
         mortal.pause()
         answers = await asyncio.gather(
             *(state.pipe.run(COUNT, ["n"]) for _ in range(500)), return_exceptions=True
@@ -190,15 +204,15 @@ async def test_a_server_that_hangs_is_away_for_everyone_until_it_goes_on(mortal:
         assert all(isinstance(answer, AwayError) for answer in answers)
         with pytest.raises(AwayError):
             state.threaded.execute("PING")
-        assert state.circuit.counts().failed_calls == 1
+        assert state.circuit.counts().failed_calls == failed + 1
         mortal.go_on()
         await until_back(state)
-        assert await state.pipe.run(COUNT, ["n"]) >= 2
+        assert await counted(state) >= 2
 
 
 async def test_a_server_that_hangs_is_away_even_where_the_loop_is_always_late(mortal: RedisServer) -> None:
     async with state_of(mortal, timeout_s=0.4) as state:
-        await state.pipe.execute("PING")
+        await counted(state)
         mortal.pause()
         asked = asyncio.create_task(state.pipe.run(COUNT, ["n"]))
         while not asked.done():

@@ -172,13 +172,17 @@ def test_a_client_that_leaves_while_sending_never_reaches_the_engine(
 def test_a_client_that_leaves_while_its_prompt_is_encoded_never_reaches_the_engine(
     server: Running, client: socket.socket
 ) -> None:
-    server.prompts.delay_s = 0.2
+    gate = server.prompts.gate
+    gate.clear()
     payload = body(CHAT) | {"messages": [{"role": "user", "content": "a" * 30_000}]}
     client.sendall(request_bytes(CHAT, payload))
     wait_until(lambda: server.prompts.threads, "the prompt is being encoded")
     client.close()
+    wait_until(
+        lambda: "\nkvgate_requests_in_flight 0.0" in server.http.get("/metrics").text, "its request has ended"
+    )
+    gate.set()
     # The threads take work in order, so an answer to this says that the first one is through.
-    server.prompts.delay_s = 0
     for _ in range(2):
         server.http.post(CHAT, json=payload)
     wait_until(lambda: len(server.prompts.seen) == 3, "all were encoded")

@@ -9,6 +9,7 @@ import pytest
 
 from gateway.transport.http_protocol import GatewayHttpProtocol
 from tests.gateway.running_server import Running, running
+from tests.waiting import steady
 
 ASKED = b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n"
 
@@ -36,15 +37,27 @@ def answered(raw: socket.socket) -> bool:
 def test_a_connection_that_idles_is_closed(server: Running) -> None:
     with socket.create_connection(("127.0.0.1", server.port), timeout=60) as raw:
         assert answered(raw)
-        assert answered(raw)
         assert raw.recv(65536) == b""
 
 
 @pytest.mark.parametrize("server", [3.0], indirect=True)
 def test_each_answer_begins_the_time_anew(server: Running) -> None:
-    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as raw:
-        for _ in range(3):
+    def used_and_then_left() -> None:
+        with socket.create_connection(("127.0.0.1", server.port), timeout=60) as raw:
+            for _ in range(3):
+                assert answered(raw)
+                time.sleep(1.6)
             assert answered(raw)
-            time.sleep(1.6)
-        assert answered(raw)
-        assert raw.recv(65536) == b""
+
+    steady(used_and_then_left, within=6.0)  # two pauses and a third one of less than 3 s
+
+
+@pytest.mark.parametrize("server", [0.5], indirect=True)
+def test_one_that_was_used_again_is_closed_too(server: Running) -> None:
+    def used_twice() -> None:
+        with socket.create_connection(("127.0.0.1", server.port), timeout=60) as raw:
+            assert answered(raw)
+            assert answered(raw)
+            assert raw.recv(65536) == b""
+
+    steady(used_twice, within=0.5)

@@ -6,7 +6,7 @@ import pytest
 
 from engine_adapters.remote.transport import BrokenError, TooSlowError, TransportError
 from tests.engine_adapters.remote.transport.raw_server import answering, asked, request, served, whole
-from tests.waiting import until, wait_until
+from tests.waiting import steadily, until
 
 
 class Closing:
@@ -76,16 +76,23 @@ async def test_a_kept_connection_that_breaks_inside_its_answer_is_not_asked_agai
     assert requests == 2
 
 
-async def test_requests_go_over_one_connection_and_an_idle_one_is_ended(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("engine_adapters.remote.transport.client._IDLE_S", 1.5)
+async def test_requests_go_over_one_connection() -> None:
+    async def ask() -> None:
+        server = Closing(answers=100)
+        async with served(server.serve) as (client, url):
+            for _ in range(5):
+                assert await asked(client, url) == b"ok"
+        assert server.connections == 1
+
+    await steadily(ask, within=3.0)  # for which one may idle
+
+
+async def test_an_idle_connection_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engine_adapters.remote.transport.client._IDLE_S", 0.5)
     server = Closing(answers=100)
     async with served(server.serve) as (client, url):
-        for _ in range(5):
-            assert await asked(client, url) == b"ok"
-        assert server.connections == 1
-        await asyncio.to_thread(wait_until, lambda: not client.open, "an idle connection is ended")
+        assert await asked(client, url) == b"ok"
+        await until(lambda: not client.open, "an idle connection is ended")
         assert await asked(client, url) == b"ok"
     assert server.connections == 2
 
@@ -133,10 +140,13 @@ async def test_each_request_on_a_kept_connection_has_a_wait_of_its_own() -> None
             await asyncio.sleep(pause_s)
             writer.write(whole(b"ok"))
 
-    async with served(serve, read_s=3.0) as (client, url):
-        assert await asked(client, url) == b"ok"
-        await asyncio.sleep(2.0)
-        assert await asked(client, url) == b"ok"  # the first one's time is over in its middle
-        with pytest.raises(TooSlowError):
-            await asked(client, url)
-        assert client.open == 0
+    async def ask() -> None:
+        async with served(serve, read_s=3.0) as (client, url):
+            assert await asked(client, url) == b"ok"
+            await asyncio.sleep(2.0)
+            assert await asked(client, url) == b"ok"  # the first one's time is over in its middle
+            with pytest.raises(TooSlowError):
+                await asked(client, url)
+            assert client.open == 0
+
+    await steadily(ask, within=4.5)  # until the second answer, of which it waits less than 3 s
