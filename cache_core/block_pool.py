@@ -48,6 +48,11 @@ class BlockPool:
         """1 - longest free run / free blocks: 0 when all free blocks are one run (or none is free)."""
         return 1.0 - self._free.largest() / self._free_count if self._free_count else 0.0
 
+    @property
+    def longest_free_run(self) -> int:
+        """Blocks in it; 0 when none is free."""
+        return self._free.largest()
+
     def free_runs(self) -> list[tuple[int, int]]:
         """The free blocks as (first block, blocks), in block order."""
         return self._free.runs()

@@ -8,13 +8,10 @@ from itertools import pairwise
 import numpy as np
 
 from cache_core.block_pool import BlockPool, Blocks
+from cache_core.compaction_passes import LOOKED_AT, TOLERATED, WORTH, Passes, lower_at, whole_at
+from cache_core.metrics import CacheObserver
 from cache_core.node import Node
 from cache_core.prefix_index import PrefixIndex
-
-_LOOKED_AT = 128  # nodes in one step: what bounds the time the cache's lock is held
-_WORTH = 64  # blocks that may be moved to put two parts of a prefix together
-_HOLES = 16  # that are compared for one move
-_TOLERATED = 0.1  # fragmentation that is not worth a copy
 
 
 @dataclass(slots=True)
@@ -31,31 +28,32 @@ class _Move:
 class Compactor:
     """Moves blocks that are ready, indexed and under no lease. Not locked; the cache's lock is held around a step.
 
-    It passes over all nodes until nothing is left to gain. In a pass from the highest blocks down, edges that lie in
-    parts are put together, and parts go into holes further down that they fit. When that ends, a pass from the lowest
-    blocks up lets them slide down over the holes below them. A finished move leaves fewer parts, or as many and
-    lower ones, so it all comes to an end.
+    It goes over all nodes, an edge at a time, until nothing is left to gain: see `Passes`.
 
     Args:
         copy: copies the bytes of whole blocks; where it raises, it has released its targets.
     """
 
-    def __init__(self, pool: BlockPool, index: PrefixIndex, copy: Callable[[Blocks, Blocks], None]) -> None:
+    def __init__(
+        self,
+        pool: BlockPool,
+        index: PrefixIndex,
+        copy: Callable[[Blocks, Blocks], None],
+        observer: CacheObserver,
+    ) -> None:
         self.moved = 0  # blocks, since the start
         self._pool = pool
         self._index = index
         self._copy = copy
+        self._observer = observer
         self._move: _Move | None = None
-        self._asleep = False  # nothing is left to gain
-        self._sliding = False  # this pass
-        self._stirred = True  # since it began, something was moved, or let go of
+        self._passes = Passes()
         self._unseen: list[Node] = []  # nodes it has not collected yet
         self._seen: list[tuple[int, int, Node]] = []  # a heap: order, a number against ties, node
 
     def wake(self) -> None:
         """A lease let go of something, or blocks became free: there may be more to do than there was."""
-        self._asleep = False
-        self._stirred = True
+        self._passes.wake()
 
     def forget(self) -> None:
         """Hold on to no node, as the tokens in it may have to go for good; begin anew."""
@@ -65,13 +63,13 @@ class Compactor:
 
     def step(self, limit: int) -> bool:
         """Look at some nodes, or move up to `limit` blocks; whether there is more to do."""
-        if self._asleep:
+        if self._passes.asleep:
             return False
         if self._move is None:
             self._move = self._next_move()
         if self._move is not None:
             self._go_on(self._move, limit)
-        return not self._asleep
+        return not self._passes.asleep
 
     def _go_on(self, move: _Move, limit: int) -> None:
         self._move = None  # so that whatever goes wrong ends it
@@ -88,7 +86,8 @@ class Compactor:
         node.blocks = b"".join((node.blocks[: place * 4], target.tobytes(), node.blocks[end * 4 :]))
         self._pool.release(source)
         self.moved += len(target)
-        self._stirred = True
+        self._observer.compacted("device", len(target))
+        self._passes.moved()
         if end < move.stop:
             self._move = _Move(node, end, move.stop, move.target + len(target), node.blocks)
 
@@ -97,39 +96,33 @@ class Compactor:
         if self._unseen:
             self._collect()
             return None
-        for _ in range(_LOOKED_AT):
+        for _ in range(LOOKED_AT):
             if not self._seen:
-                self._turn()
+                if self._passes.over():
+                    self._unseen = list(self._index.roots())
                 return None
             _, _, node = heappop(self._seen)
             if _movable(node) and (move := self._worth_moving(node)) is not None:
                 return move
         return None
 
-    def _turn(self) -> None:
-        """One pass is over, and what comes next depends on what it changed."""
-        self._asleep = self._sliding and not self._stirred
-        self._sliding = not self._sliding and not self._stirred
-        self._stirred = False
-        self._unseen = [] if self._asleep else list(self._index.roots())
-
     def _collect(self) -> None:
-        for _ in range(min(_LOOKED_AT, len(self._unseen))):
+        for _ in range(min(LOOKED_AT, len(self._unseen))):
             node = self._unseen.pop()
             if node.children:
                 self._unseen.extend(node.children.values())
             if _movable(node):
                 first = int(node.block_ids()[0])
-                heappush(self._seen, (first if self._sliding else -first, len(self._seen), node))
+                heappush(self._seen, (first if self._passes.sliding else -first, len(self._seen), node))
 
     def _worth_moving(self, node: Node) -> _Move | None:
-        blocks = node.block_ids()
+        blocks, sliding = node.block_ids(), self._passes.sliding
         cuts = (np.flatnonzero(np.diff(blocks) != 1) + 1).tolist()
-        together = self._together(node, len(cuts)) if cuts and not self._sliding else None
-        if together is not None or self._pool.fragmentation() <= _TOLERATED:
+        together = self._together(node, len(cuts)) if cuts and not sliding else None
+        if together is not None or self._pool.fragmentation() <= TOLERATED:
             return together
         for place, stop in pairwise((0, *cuts, len(blocks))):
-            target = self._lower(int(blocks[place]), stop - place)
+            target = lower_at(self._pool, int(blocks[place]), stop - place, sliding)
             if target is not None:
                 return _Move(node, place, stop, target, node.blocks)
         return None
@@ -137,26 +130,13 @@ class Compactor:
     def _together(self, node: Node, cuts: int) -> _Move | None:
         """The whole of an edge that lies in parts into one free run, behind its parent if there is room."""
         count = node.num_blocks
-        if count > _WORTH * cuts:
+        if count > WORTH * cuts:
             return None
+        behind = None
         if node.parent is not None and node.parent.num_blocks:
             behind = int(node.parent.block_ids()[-1]) + 1
-            if self._pool.free_around(behind, behind)[1] >= count:
-                return _Move(node, 0, count, behind, node.blocks)
-        runs = self._pool.shortest_free_runs(count, 1)
-        return _Move(node, 0, count, runs[0][0], node.blocks) if runs else None
-
-    def _lower(self, first: int, count: int) -> int | None:
-        """Where `count` blocks from `first` on should go; None: they stay."""
-        before, behind = self._pool.free_around(first, first + count)
-        if self._sliding:
-            return first - before if before else None
-        for start, length in self._pool.shortest_free_runs(count, _HOLES):
-            # half of what the sum of the squares of all free runs grows by
-            gain = count * (before + behind - length + count) + before * behind
-            if start < first - before and gain >= 0:
-                return start
-        return None
+        target = whole_at(self._pool, count, behind)
+        return None if target is None else _Move(node, 0, count, target, node.blocks)
 
 
 def _movable(node: Node) -> bool:

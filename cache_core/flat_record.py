@@ -22,6 +22,7 @@ _BY = (
     "coded",
     "evictions",
     "ghost_tokens",
+    "compacted_blocks",
     "late_calls",
     "away",
 )

@@ -94,6 +94,9 @@ class CacheObserver:
     def away(self, tier: TierName, kind: str, away: bool) -> None:
         """So many did not return that no more are made, or some returned since."""
 
+    def compacted(self, tier: TierName, blocks: int) -> None:
+        """Blocks were moved within a tier, so that they lie together."""
+
     def fragmentation(self, tier: TierName, share: float) -> None:
         """BlockPool.fragmentation of a tier, as last seen; of the disk the share of dead bytes in its segments."""
 
@@ -130,6 +133,7 @@ class CacheRecord:
     expected_saving: float  # seconds under the better one of loading all and recomputing all, summed
     regret: HistogramSnapshot
     fragmentation: Mapping[TierName, float]
+    compacted_blocks: Mapping[TierName, int]
     late_calls: Mapping[tuple[TierName, str], int]  # by (tier, kind)
     away: Mapping[tuple[TierName, str], bool]  # as last told
 
@@ -175,6 +179,7 @@ class _Counts:
     saving: float = 0.0
     regret: Histogram = field(default_factory=Histogram)
     fragmentation: dict[TierName, float] = field(default_factory=dict)
+    compacted: Counter[TierName] = field(default_factory=Counter)
     late: Counter[tuple[TierName, str]] = field(default_factory=Counter)
     away: dict[tuple[TierName, str], bool] = field(default_factory=dict)
 
@@ -245,6 +250,10 @@ class RecordingObserver(CacheObserver):
         with self._lock:
             self._counts.away[tier, kind] = away
 
+    def compacted(self, tier: TierName, blocks: int) -> None:
+        with self._lock:
+            self._counts.compacted[tier] += blocks
+
     def fragmentation(self, tier: TierName, share: float) -> None:
         with self._lock:
             self._counts.fragmentation[tier] = share
@@ -278,6 +287,7 @@ class RecordingObserver(CacheObserver):
                 expected_saving=counts.saving,
                 regret=counts.regret.snapshot(),
                 fragmentation=dict(counts.fragmentation),
+                compacted_blocks=dict(counts.compacted),
                 late_calls=dict(counts.late),
                 away=dict(counts.away),
             )

@@ -65,14 +65,14 @@ class PrefixCache:
         self._policy.bind(pool.num_blocks, pool.block_size)
         self._copy_blocks = copy_blocks
         self._index = PrefixIndex(pool.block_size)
-        self._compactor = Compactor(pool, self._index, self._copy)
+        self._observer = observer or NullObserver()
+        self._compactor = Compactor(pool, self._index, self._copy, self._observer)
         self._in_flight = InFlightTable(pool.block_size)
         self._leases: dict[Lease, None] = {}
         self._lock = Lock()
         self._now = 0  # logical clock: one tick a release
         self._ticks = TickTimes(clock)
         self._accesses = 0  # paths the policy was told of
-        self._observer = observer or NullObserver()
         self._version = 0
         self._counters = Counters()
         self._evictor = Evictor(

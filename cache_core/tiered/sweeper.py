@@ -18,7 +18,7 @@ _RESTS = (
 
 
 class Sweeper:
-    """A thread that demotes cold blocks, prunes dead ones, compacts the device's and cleans colder tiers.
+    """A thread that demotes cold blocks, prunes dead ones, compacts device and host, and cleans colder tiers.
 
     Never on a request's path.
 
@@ -74,9 +74,10 @@ class Sweeper:
         return freed
 
     def compact(self) -> None:
-        """Move device blocks together, while nobody works."""
-        while self._goes_on() and self._tiers.cache.compact(self._batch // 2 or 1):
-            pass
+        """Move blocks of the device together, then those of the host, while nobody works."""
+        for compact in (self._tiers.cache.compact, self._tiers.host.compact):
+            while self._goes_on() and compact(self._batch // 2 or 1):
+                pass
 
     def clean(self) -> None:
         """Clean colder tiers and keep them to their watermarks, while nobody works."""

@@ -60,6 +60,7 @@ class TierStats:
     drops: Mapping[DropReason, int]
     quantized: int = 0  # blocks written with a loss, within the bound
     kept_exact: int = 0  # blocks written without one, since it would have been over the bound
+    compacted: int = 0  # blocks that were moved to lie together
 
 
 class Tier(ABC):
@@ -221,6 +222,7 @@ class TierCounters:
                 drops=dict(self._drops),
                 quantized=counts["quantized"],
                 kept_exact=counts["kept_exact"],
+                compacted=counts["compacted"],
             )
 
 

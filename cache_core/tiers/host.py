@@ -10,11 +10,9 @@ import numpy as np
 from cache_core.block_header import BlockHeader
 from cache_core.block_pool import BlockPool, Blocks, single_holds
 from cache_core.drop_reason import DropReason
-from cache_core.ghosts import Ghosts
 from cache_core.memory import anonymous_memory
 from cache_core.metrics import CacheObserver, NullObserver
 from cache_core.purge_numbers import PurgeNumbers
-from cache_core.tick_times import TickTimes
 from cache_core.tiers.base import (
     FULL,
     BlockBytes,
@@ -28,6 +26,8 @@ from cache_core.tiers.base import (
     for_ever,
 )
 from cache_core.tiers.host_arena import Arena, take_arena
+from cache_core.tiers.host_compaction import HostCompactor
+from cache_core.tiers.host_eviction import Evicted, HostEviction
 from cache_core.tiers.host_filling import NO_ROW, Fillings, Reservation
 from cache_core.tiers.host_sums import RowSums
 from cache_core.tiers.host_table import HostTable
@@ -78,9 +78,12 @@ class HostTier(Tier):
         self.pinned = bool(self.num_blocks and pin_memory is not None and pin_memory(self.rows))
         self._pool = BlockPool(self.num_blocks, block_size) if self.num_blocks else None
         self._table = HostTable(self.num_blocks, block_size, int(scope_share * self.num_blocks))
-        self._lost = 0  # of what was used from then on, nothing is lost
-        self._ticks = TickTimes(clock)
-        self._ghosts = Ghosts(self.num_blocks)
+        self._eviction = HostEviction(self._pool, self._table, self._remove, clock)
+        self._compactor = (
+            None
+            if self._pool is None
+            else HostCompactor(self._pool, self._table, self.rows, self._lock, self._moved)
+        )
 
     # In place, for transfers.
 
@@ -89,7 +92,6 @@ class HostTier(Tier):
 
         What lies before them makes no room for them, unless they are `only_copies` of what a colder tier has.
         """
-        evicted: list[tuple[bytes, float]] = []
         rows = np.full(len(headers), NO_ROW, dtype=np.int32)
         there = np.zeros(len(headers), dtype=np.bool_)
         with self._lock:
@@ -100,12 +102,14 @@ class HostTier(Tier):
                     self._filling.begin(header.key)
                     wanted.append(place)
             before = self._table.parents([headers[place] for place in wanted])
-            self._use(before)
+            self._eviction.use(before)
             keep = None if only_copies else before
-            room = self._make_room([headers[place].identity for place in wanted], evicted, keep)
+            identities = [headers[place].identity for place in wanted]
+            room, evicted = self._eviction.make_room(identities, keep)
             self._filling.not_begun([headers[place].key for place in wanted[room:]])
             if room and self._pool is not None:
-                rows[wanted[:room]] = self._pool.allocate(room)
+                behind = self._table.row(headers[wanted[0]].parent_key)
+                rows[wanted[:room]] = self._pool.allocate(room, behind)
             reservation = Reservation(tuple(headers), rows, there, self._purges.now)
             self._filling.made(reservation)
         self._counters.drop(DropReason.NO_ROOM, len(wanted) - room)
@@ -127,10 +131,11 @@ class HostTier(Tier):
                     stored.append(place)
             good = rows[stored]
             bad = np.setdiff1d(rows[rows != NO_ROW], good)
-            if self._pool is not None:
+            if self._pool is not None and self._compactor is not None:
                 self._pool.mark_ready(good)
-                self._pool.release(bad)
-            self._use(good[::-1])
+                self._compactor.wake()
+            self._release(bad)
+            self._eviction.use(good[::-1])
         self._counters.add(stored=len(good), written_bytes=len(good) * self.block_bytes)
 
     def let_others_fill(self, reservation: Reservation) -> None:
@@ -158,7 +163,7 @@ class HostTier(Tier):
                     self._remove([header.key])
             self._retain(rows)
             if use:
-                self._use(rows[rows != NO_ROW][::-1])
+                self._eviction.use(rows[rows != NO_ROW][::-1])
         for reason in drops:
             self._counters.drop(reason)
         self._check_sums(headers, rows)
@@ -229,10 +234,10 @@ class HostTier(Tier):
             return min(self._table.last_use(key) for key in keys)
 
     def kept_since(self, moment: int) -> bool:
-        return moment >= self._lost
+        return moment >= self._eviction.lost
 
     def evicted_lately(self, keys: Sequence[bytes]) -> Mask:
-        return self._ghosts.has(keys)
+        return self._eviction.ghosts.has(keys)
 
     def delete(self, keys: Sequence[bytes]) -> int:
         with self._lock:
@@ -241,7 +246,7 @@ class HostTier(Tier):
     def touch(self, keys: Sequence[bytes]) -> None:
         with self._lock:
             rows = [row for key in keys if (row := self._table.row(key)) is not None]
-            self._use(np.array(rows[::-1], dtype=np.int32))
+            self._eviction.use(np.array(rows[::-1], dtype=np.int32))
 
     def sweep(self, n: int, elsewhere: Callable[[Sequence[bytes]], Mask]) -> int:
         """Free up to `n` rows that are next to go, of blocks that `elsewhere` says another tier has; says how many.
@@ -249,21 +254,21 @@ class HostTier(Tier):
         `elsewhere` may wait, and is asked without the lock.
         """
         with self._lock:
-            coldest = [] if self._pool is None else self._oldest(n)
+            coldest = self._eviction.oldest(n)
         if not coldest:
             return 0
         there = elsewhere(coldest)
         with self._lock:
-            still = set(self._oldest(n))  # what was used meanwhile stays
+            still = set(self._eviction.oldest(n))  # what was used meanwhile stays
             going = [key for key, has in zip(coldest, there.tolist(), strict=True) if has and key in still]
-            evicted = self._evict(going)
+            evicted = self._eviction.evict(going)
         self._tell_evicted(evicted)
         return len(evicted)
 
     def coldest(self, n: int) -> list[BlockHeader]:
         """Of up to `n` rows that are next to go."""
         with self._lock:
-            headers = [] if self._pool is None else map(self._table.header, self._oldest(n))
+            headers = map(self._table.header, self._eviction.oldest(n))
             return [header for header in headers if header is not None]
 
     def header(self, key: bytes) -> BlockHeader | None:
@@ -274,7 +279,7 @@ class HostTier(Tier):
     def purge(self, identity: bytes) -> int:
         with self._lock:
             self._purges.add(identity)
-            self._ghosts.clear()
+            self._eviction.ghosts.clear()
             return self._remove(self._table.keys_of(identity))
 
     def clear(self) -> int:
@@ -284,6 +289,14 @@ class HostTier(Tier):
     def clean(self, goes_on: GoesOn = for_ever, marks: Watermarks = FULL) -> int:
         """Nothing: a freed row is room at once, and `sweep` asks which blocks lie in a colder tier."""
         return 0
+
+    def compact(self, limit: int = 8) -> bool:
+        """For idle time: move up to `limit` rows that nobody holds, so that prefixes and free room lie together.
+
+        True while there is more to do: call it again as long as nobody waits. Nothing that can be found changes, nor
+        when it was used. No lock is held while bytes are copied.
+        """
+        return self._compactor is not None and self._compactor.step(limit)
 
     def stats(self) -> TierStats:
         with self._lock:
@@ -308,54 +321,21 @@ class HostTier(Tier):
         """
         with self._lock:
             if self._pool is not None:
-                self._table.check(self._pool, self._filling.rows())
+                moving = 0 if self._compactor is None else self._compactor.filling
+                self._table.check(self._pool, self._filling.rows() + moving)
 
     # Under the lock.
 
     def _fits(self, header: BlockHeader) -> bool:
         return self._pool is not None and len(header.tokens) == 4 * self.block_size
 
-    def _make_room(
-        self, wanted: Sequence[bytes], evicted: list[tuple[bytes, float]], keep: Blocks | None
-    ) -> int:
-        """Evict what was used longest ago, but none of `keep`, until a row is free for each that is wanted.
-
-        Says how many of them are. `wanted` are the identities they are for, which are one scope's: the first one's
-        share counts. `evicted` gets their keys, and the seconds since each was used.
-        """
-        if self._pool is None:
-            return 0
-        short = len(wanted) - self._pool.free_count
-        if short > 0:
-            evicted.extend(self._evict(self._oldest(short, keep, wanted[0])))
-        return min(len(wanted), self._pool.free_count)
-
-    def _oldest(self, n: int, keep: Blocks | None = None, room_for: bytes | None = None) -> list[bytes]:
-        """Of the blocks that nobody reads, and that are not in these rows."""
-        if self._pool is None:
-            return []
-        candidates = self._pool.holders == 1
-        if keep is not None:
-            candidates[keep] = False
-        return self._table.oldest(candidates, n, room_for)
-
-    def _evict(self, victims: list[bytes]) -> list[tuple[bytes, float]]:
-        """Take blocks out to make room; their keys, and the seconds since each was used."""
-        used = [self._table.last_use(key) for key in victims]
-        evicted = [(key, self._ticks.age(at)) for key, at in zip(victims, used, strict=True)]
-        self._ghosts.add(victims)
-        lost = max([self._lost, *(at + 1 for at in used)])
-        self._remove(victims)
-        self._lost = lost
-        return evicted
-
-    def _use(self, rows: Blocks) -> None:
-        self._ticks.note(self._table.use(rows))
-
     def _remove(self, keys: Sequence[bytes]) -> int:
-        self._lost = self._table.now
-        rows = [row for key in keys if (row := self._table.pop(key)) is not None]
-        self._release(np.array(rows, dtype=np.int32))
+        self._eviction.removed()
+        found = [row for key in keys if (row := self._table.pop(key)) is not None]
+        rows = np.array(found, dtype=np.int32)
+        if self._compactor is not None:
+            self._compactor.removed(rows)
+        self._release(rows)
         return len(rows)
 
     def _retain(self, rows: Blocks) -> None:
@@ -364,8 +344,8 @@ class HostTier(Tier):
                 self._pool.retain(one)
 
     def _release(self, rows: Blocks) -> None:
-        if self._pool is not None:
-            self._pool.release(rows)
+        if self._pool is not None and self._compactor is not None:
+            self._compactor.let_go(self._pool.release(rows))
 
     # Without it.
 
@@ -389,7 +369,12 @@ class HostTier(Tier):
             {} if self._sums is None else dict(zip(places.tolist(), self._sums.of(rows[places]), strict=True))
         )
 
-    def _tell_evicted(self, evicted: list[tuple[bytes, float]]) -> None:
+    def _moved(self, blocks: int, fragmentation: float) -> None:
+        self._counters.add(compacted=blocks)
+        self._observer.compacted("host", blocks)
+        self._observer.fragmentation("host", fragmentation)
+
+    def _tell_evicted(self, evicted: list[Evicted]) -> None:
         if not evicted:
             return
         self._counters.add(evicted=len(evicted))

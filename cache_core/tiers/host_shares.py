@@ -44,6 +44,10 @@ class Holders:
             del self._numbers[self._names[number]]
             self._free.append(number)
 
+    def move(self, sources: NDArray[np.int32], targets: NDArray[np.int32]) -> None:
+        """Whoever holds one of these sources holds the target in its place."""
+        self._by_row[targets] = self._by_row[sources]
+
     def first_of(self, rows: Rows, used: NDArray[np.int64], n: int) -> Rows:
         """Up to `n` of these rows, of scopes over their share and of each as many as it is over; oldest first.
 

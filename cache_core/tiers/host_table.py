@@ -64,6 +64,35 @@ class HostTable:
             self._holders.remove(row)
         return row
 
+    def key_in(self, row: int) -> bytes | None:
+        """Of the block in `row`; None: there is none that can be found."""
+        return self._keys[row]
+
+    def parent_row(self, row: int) -> int | None:
+        """Where the block is that lies before the one in `row`; None: it is not there, or there is none."""
+        return self._rows.get(self._parent_key(row))
+
+    def follows(self, row: int) -> bool:
+        """Whether the block before the one in `row` lies in the row before."""
+        return row > 0 and self.goes_on(self._keys[row - 1], row)
+
+    def goes_on(self, key: bytes | None, row: int) -> bool:
+        """Whether the block in `row` comes right after the one of `key`."""
+        return key is not None and self._parent_key(row) == key
+
+    def move(self, sources: Blocks, targets: Blocks) -> None:
+        """The blocks in `sources` are in `targets` now, which held none. That is no use of them."""
+        for source, target in zip(sources.tolist(), targets.tolist(), strict=True):
+            key = self._keys[source]
+            if key is None:
+                raise IntegrityError(f"row {source} has no block that could move")
+            self._rows[key] = target
+            self._keys[target], self._keys[source] = key, None
+            self._identities[target] = self._identities[source]
+        for known in (self.sums, self._parents, self._tokens, self._used):
+            known[targets] = known[sources]
+        self._holders.move(sources, targets)
+
     def _go_up(self, key: bytes, rows: list[int]) -> None:
         """Append the row of a block, and those of all before it that are there without a gap."""
         while (row := self._rows.get(key)) is not None:

@@ -44,6 +44,7 @@ _PARTS = {
     "cache_ghost_tokens": ("tier",),
     "cache_decided_load_blocks": ("tier",),
     "cache_fragmentation": ("tier",),
+    "cache_compacted_blocks": ("tier",),
     "cache_moved_bytes": ("source", "target"),
     "cache_late_calls": ("tier", "kind"),
     "cache_away": ("tier", "kind"),

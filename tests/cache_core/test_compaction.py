@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cache_core import BlockPool, Lease, PrefixCache, compaction
+from cache_core import BlockPool, Lease, PrefixCache
 from cache_core.block_pool import READY, Blocks
+from cache_core.compaction_passes import TOLERATED
 from cache_core.metrics import RecordingObserver
 from cache_core.prefix_index import nodes_below
 
@@ -99,6 +100,7 @@ def test_free_blocks_between_prefixes_become_one_run() -> None:
     )
     assert it.cache.stats().cached == 32
     assert it.observer.record().fragmentation == {"device": 0.0}
+    assert it.observer.record().compacted_blocks == {"device": 16}
 
 
 def test_a_prefix_in_parts_is_put_together_behind_its_parent() -> None:
@@ -167,7 +169,7 @@ def test_what_was_evicted_in_the_middle_of_a_move_is_not_moved_on(left: int, aga
         it.serve(2, *range(1, 20 * BLOCK)).release()  # the same node, other blocks
     it.compact()
     assert it.cache.stats().cached == (20 if again else left)
-    assert it.cache.stats().fragmentation <= compaction._TOLERATED
+    assert it.cache.stats().fragmentation <= TOLERATED
 
 
 def test_where_nothing_is_to_be_gained_nothing_is_moved_or_looked_at_again() -> None:
@@ -203,7 +205,7 @@ def test_a_failing_copy_loses_nothing() -> None:
     it.check()
     it.cache._copy_blocks = it.copy
     it.compact()
-    assert it.cache.stats().fragmentation <= compaction._TOLERATED
+    assert it.cache.stats().fragmentation <= TOLERATED
 
 
 def test_a_little_room_elsewhere_is_not_worth_a_copy() -> None:
@@ -241,7 +243,7 @@ def test_whatever_lies_where_it_ends_with_less_in_parts(seed: int, limit: int) -
     it.compact(limit, after)
     assert ranks == sorted(ranks, reverse=True), "a whole move made it worse"
     if not it.cache.stats().leased:
-        assert it.cache.stats().fragmentation <= compaction._TOLERATED
+        assert it.cache.stats().fragmentation <= TOLERATED
 
 
 def test_prefixes_of_many_sizes_leave_hardly_any_hole() -> None:
@@ -259,5 +261,5 @@ def test_prefixes_of_many_sizes_leave_hardly_any_hole() -> None:
     before = it.cache.stats().fragmentation
     it.compact(8)
     assert before > 0.5
-    assert it.cache.stats().fragmentation <= compaction._TOLERATED
+    assert it.cache.stats().fragmentation <= TOLERATED
     assert it.parts() == 0

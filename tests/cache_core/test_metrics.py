@@ -63,6 +63,8 @@ def test_everything_told_is_in_the_record() -> None:
     observer.decided(Decided({"host": 5}, 2, 1.0, 1.5))
     observer.regretted(0.25)
     observer.fragmentation("host", 0.4)
+    observer.compacted("host", 3)
+    observer.compacted("host", 2)
     observer.late("disk", "write")
     observer.late("disk", "write")
     observer.away("disk", "write", True)
@@ -83,6 +85,7 @@ def test_everything_told_is_in_the_record() -> None:
     assert record.expected_saving == pytest.approx(0.5)
     assert record.regret.count == 1
     assert record.fragmentation == {"host": 0.4}
+    assert record.compacted_blocks == {"host": 5}
     assert record.late_calls == {("disk", "write"): 2}
     assert record.away == {("disk", "write"): True}
 

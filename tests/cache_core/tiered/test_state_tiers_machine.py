@@ -80,6 +80,16 @@ class HybridTiers(RuleBasedStateMachine):
     def sweep(self, blocks: int) -> None:
         self.world.it.tiers.demote(blocks)
 
+    @rule(steps=st.integers(1, 20))
+    def compact(self, steps: int) -> None:
+        """Of rows that hold states a next one never lies behind another, but what is free goes together."""
+        states = self.world.it.tiers.states
+        assert states is not None
+        for compact in (self.world.it.cache.compact, self.world.it.tiers.host.compact, states.rows.compact):
+            for _ in range(steps):
+                if not compact(2):
+                    break
+
     @rule(states_too=st.booleans())
     def flush(self, states_too: bool) -> None:
         self.world.it.cache.flush()

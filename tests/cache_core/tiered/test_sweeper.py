@@ -72,6 +72,32 @@ def test_what_the_sweep_left_in_pieces_is_put_together_while_nobody_works() -> N
             assert it.run([1000 + number, *range(2 * BLOCK - 1), 5]) == 2 * BLOCK  # bytes checked
 
 
+def test_the_host_is_put_together_after_the_device_and_let_go_of_when_somebody_works() -> None:
+    busy = True
+    with world(blocks=64, host_blocks=64) as it:
+        backed_up(it, 16)
+        rows = it.tiers.host._pool
+        assert rows is not None
+        for number in range(0, 16, 2):
+            tokens = np.array([1000 + number, *range(4 * BLOCK - 1)], dtype=np.int32)
+            it.tiers.host.delete([header.key for header in it.tiers._chains.headers("default", tokens)])
+        before = rows.fragmentation()
+        sweeper = Sweeper(it.tiers, lambda: busy, pause=60)
+        sweeper.compact()
+        assert rows.fragmentation() == before > 0.8
+        busy = False
+        sweeper.compact()
+        sweeper.close()
+        assert rows.fragmentation() < 0.1
+        assert it.tiers.stats()["host"].compacted >= 12
+        it.tiers.host.check_integrity()
+        it.cache.flush()
+        for number in range(1, 16, 2):
+            prompt = [1000 + number, *range(4 * BLOCK - 1), 5]
+            assert it.fetch(prompt)
+            assert it.run(prompt) == 4 * BLOCK  # bytes checked
+
+
 def test_leased_blocks_stay() -> None:
     with world(blocks=40) as it:
         fill(it, 10)

@@ -154,10 +154,11 @@ class AllTiers(RuleBasedStateMachine):
 
     @rule(steps=st.integers(1, 20))
     def compact(self, steps: int) -> None:
-        """Transfers may be under way: what they read or write is under a lease."""
-        for _ in range(steps):
-            if not self.it.cache.compact(2):
-                break
+        """Transfers may be under way: what they read or write is under a lease, or held in the host."""
+        for compact in (self.it.cache.compact, self.it.tiers.host.compact):
+            for _ in range(steps):
+                if not compact(2):
+                    break
 
     @rule(weights=st.sampled_from([b"w", b"x"]))
     def other_weights(self, weights: bytes) -> None:

@@ -186,7 +186,9 @@ def test_closing_forgets_everything_but_lets_readers_finish() -> None:
 
 CHAINS = [headers_of(1000 * chain, 4, IDENTITY if chain % 2 else OTHER) for chain in range(4)]
 STEPS = st.tuples(
-    st.sampled_from(["put", "get", "delete", "touch", "purge", "pin", "unpin", "reserve", "publish"]),
+    st.sampled_from(
+        ["put", "get", "delete", "touch", "purge", "pin", "unpin", "reserve", "publish", "compact"]
+    ),
     st.integers(0, 3),
 )
 
@@ -212,6 +214,8 @@ def test_whatever_happens_only_right_bytes_are_served_and_rows_add_up(steps: lis
             pins.append((headers, tier.pin(headers)))
         elif step == "unpin" and pins:
             tier.unpin(pins.pop()[1])
+        elif step == "compact":
+            tier.compact(1 + chain)
         elif step == "reserve":
             reservations.append(tier.reserve(headers))
         elif step == "publish" and reservations:

@@ -44,6 +44,7 @@ def watched() -> RecordingObserver:
     for seconds in TOOK:
         observer.moved(Moved("host to disk", "host", "disk", "write_back", "done", 1000, 0.001, seconds))
     observer.fragmentation("disk", 0.25)
+    observer.compacted("host", 7)
     observer.late("store", "read")
     observer.away("store", "read", True)
     observer.away("store", "write", False)
@@ -64,6 +65,7 @@ def test_what_stands_at_the_end_of_a_name_is_a_label() -> None:
     assert seen.value("kvgate_engine_cache_transfers_total", outcome="done", **transfers) == len(TOOK)
     assert seen.value("kvgate_engine_cache_queue_seconds_count", **transfers) == len(TOOK)
     assert seen.value("kvgate_engine_cache_fragmentation", tier="disk") == 0.25
+    assert seen.value("kvgate_engine_cache_compacted_blocks_total", tier="host") == 7
     assert seen.value("kvgate_engine_cache_late_calls_total", tier="store", kind="read") == 1
     assert seen.value("kvgate_engine_cache_away", tier="store", kind="read") == 1
     assert seen.value("kvgate_engine_cache_away", tier="store", kind="write") == 0
