@@ -1,7 +1,7 @@
 """`kvgate config check FILE`."""
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -10,6 +10,7 @@ import orjson
 from gateway.config.at_start import checks_at_start
 from gateway.config.build import authenticator_of, otel_of, pool_of, shared_of
 from gateway.config.errors import ConfigError
+from gateway.config.extras import need
 from gateway.config.load import load_config
 from gateway.config.model import Config
 from gateway.config.secret_ref import secrets_in
@@ -20,9 +21,11 @@ def run(file: Path | None, environ: Mapping[str, str], *, as_json: bool) -> bool
     try:
         config = load_config(file, environ)
     except ConfigError as error:
-        return _tell(error.messages, [], as_json=as_json)
+        return _tell(error.messages, as_json=as_json)
     found = dict.fromkeys(message for look in checks(config, environ) for message in _messages(look))
-    return _tell(tuple(found), [f"{each.name}: {each.kind}" for each in config.engines], as_json=as_json)
+    engines = [f"{each.name}: {each.kind}" for each in config.engines]
+    without = _messages(partial(_check_sent, config, environ))
+    return _tell(tuple(found), engines, without, as_json=as_json)
 
 
 def checks(config: Config, environ: Mapping[str, str]) -> Iterator[Callable[[], object]]:
@@ -39,6 +42,12 @@ def checks(config: Config, environ: Mapping[str, str]) -> Iterator[Callable[[], 
     yield from checks_at_start(config, environ)
 
 
+def _check_sent(config: Config, environ: Mapping[str, str]) -> None:
+    """What a server starts without: the environment may ask all that runs in a cluster for OpenTelemetry."""
+    if config.otlp_endpoint is None and otel_of(config, environ) is not None:
+        need("OTEL_* of the environment", "otel")
+
+
 def _messages(look: Callable[[], object]) -> tuple[str, ...]:
     try:
         look()
@@ -47,13 +56,19 @@ def _messages(look: Callable[[], object]) -> tuple[str, ...]:
     return ()
 
 
-def _tell(errors: tuple[str, ...], engines: list[str], *, as_json: bool) -> bool:
+def _tell(
+    errors: tuple[str, ...], engines: Sequence[str] = (), warnings: Sequence[str] = (), *, as_json: bool
+) -> bool:
+    if errors:
+        engines = warnings = ()
     if as_json:
-        answer = {"ok": not errors, "errors": errors, "engines": [] if errors else engines}
+        answer = {"ok": not errors, "errors": errors, "warnings": warnings, "engines": engines}
         print(orjson.dumps(answer).decode())
         return not errors
     for message in errors:
         print(f"Error: {message}", file=sys.stderr)
-    for line in () if errors else engines:
+    for message in warnings:
+        print(f"Warning: {message}; without it nothing is sent", file=sys.stderr)
+    for line in engines:
         print(line)
     return not errors

@@ -106,7 +106,25 @@ def test_check_lists_what_would_be_served(file: Path, capsys: pytest.CaptureFixt
     assert check.run(file, {}, as_json=False)
     assert capsys.readouterr().out == "a: vllm\n"
     assert check.run(file, {}, as_json=True)
-    assert json.loads(capsys.readouterr().out) == {"ok": True, "errors": [], "engines": ["a: vllm"]}
+    told = json.loads(capsys.readouterr().out)
+    assert told == {"ok": True, "errors": [], "warnings": [], "engines": ["a: vllm"]}
+
+
+def test_check_tells_what_the_environment_asks_for_and_nobody_sends(
+    file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "opentelemetry.sdk", None)
+    file.write_text("engines:\n  - {name: a, kind: vllm, url: 'http://127.0.0.1:1'}\n")
+    asked = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:4318"}
+    warning = "OTEL_* of the environment: it needs opentelemetry-sdk: pip install 'kvgate[otel]'"
+    assert check.run(file, asked, as_json=False)  # a server starts with it all the same
+    said = capsys.readouterr()
+    assert (said.out, said.err) == ("a: vllm\n", f"Warning: {warning}; without it nothing is sent\n")
+    assert check.run(file, asked, as_json=True)
+    assert json.loads(capsys.readouterr().out)["warnings"] == [warning]
+    for off in ({}, asked | {"OTEL_SDK_DISABLED": "true"}):
+        assert check.run(file, off, as_json=False)
+        assert capsys.readouterr().err == ""
 
 
 def test_check_misses_a_key_that_is_not_there(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
