@@ -1,6 +1,7 @@
 """Where engines say that they publish KV events: vLLM at `/kv_event_sources`, SGLang in its server's settings."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -8,6 +9,7 @@ import orjson
 from engine_adapters.remote.relay import EventPublisher
 
 _DEFAULT_ENDPOINT = "tcp://*:5557"  # of both
+_MOST = 1024  # ranks
 _EVERYWHERE = ("*", "::", "ipc://", "inproc://")  # what both of them bind
 
 
@@ -18,7 +20,7 @@ def of_vllm(sources: Mapping[str, Any]) -> tuple[EventPublisher, ...]:
 
 
 def of_sglang(info: Mapping[str, Any]) -> tuple[EventPublisher, ...]:
-    """From the setting `kv_events_config`, which is JSON as text."""
+    """From the setting `kv_events_config`, which is JSON as text: one for each data-parallel rank, port behind port."""
     config = info.get("kv_events_config")
     if isinstance(config, str):
         try:
@@ -26,7 +28,17 @@ def of_sglang(info: Mapping[str, Any]) -> tuple[EventPublisher, ...]:
         except orjson.JSONDecodeError:
             return ()
     found = _publisher(config) if isinstance(config, Mapping) else None
-    return () if found is None else (found,)
+    if found is None:
+        return ()
+    ranks = info.get("dp_size")
+    return tuple(
+        _of_rank(found, rank) for rank in range(ranks if type(ranks) is int and 1 < ranks <= _MOST else 1)
+    )
+
+
+def _of_rank(first: EventPublisher, rank: int) -> EventPublisher:
+    place, _, port = first.endpoint.rpartition(":")
+    return replace(first, endpoint=f"{place}:{int(port) + rank}") if port.isdecimal() else first
 
 
 def _publisher(config: Mapping[str, Any]) -> EventPublisher | None:

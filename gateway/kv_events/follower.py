@@ -62,12 +62,13 @@ class Follower:
         patience: int = 10,
         *,
         flag: str | None = None,
-        says_none: Callable[[], bool] = lambda: False,
+        publishers: Callable[[], int | None] = lambda: None,
         silence: Silence | None = None,
     ) -> None:
         """`patience`: seconds without a connection, until it is made from scratch.
 
-        `flag`: what the engine publishes with; `says_none`: whether it says by now that it does not.
+        `flag`: what the engine publishes with; `publishers`: how many it says by now that it has, one for each of its
+        data-parallel ranks, which have a cache each; None: it does not say.
         """
         self.replica = replica
         self.events: Counter[str] = Counter()
@@ -84,7 +85,7 @@ class Follower:
         self._anew = 0  # how often everything began anew
         self._lag_s: float | None = None
         self._flag = flag
-        self._says_none = says_none
+        self._publishers = publishers
         self.silence = silence or Silence(time.monotonic)
         self._silent: str | None = None
 
@@ -117,7 +118,7 @@ class Follower:
             self._batches,
             self._lag_s,
             self._silent,
-            None if self._silent is None else self._flag,
+            None if self._silent is None or (self._publishers() or 0) > 1 else self._flag,
         )
 
     async def _follow(self) -> None:
@@ -169,8 +170,12 @@ class Follower:
         # ZeroMQ does not connect again by itself behind a message that was too large.
 
     def _look_for_silence(self, stream: KvEventStream) -> None:
-        """The operator wants events: that there are none is said once, until some come."""
-        detail = self.silence.detail(says_none=self._says_none())
+        """The operator wants events: that there are none, or none that count, is said once, until some come."""
+        publishers = self._publishers()
+        if publishers is not None and publishers > 1:
+            self._has_several(publishers)
+            return
+        detail = self.silence.detail(says_none=publishers == 0)
         before, self._silent = self._silent, detail
         if detail is None or before is not None:
             return
@@ -185,9 +190,23 @@ class Follower:
             extra={"fields": fields},
         )
 
+    def _has_several(self, publishers: int) -> None:
+        """What one of several caches holds does not say what the replica has: which of them is asked is not known."""
+        before, self._silent = self._silent, f"it has {publishers} caches, and one of them is heard"
+        if before != self._silent:
+            log.warning(
+                "A REPLICA HAS SEVERAL CACHES: its KV events do not count, and it is known by its answers",
+                extra={"fields": {**self._who(), "caches": publishers}},
+            )
+        if self._flows:
+            self._flows = False
+            self._tell([Cleared(), Silent()])
+
     async def _take(self, item: KvEventBatch | Missed) -> None:
         self.silence.heard()
-        self._silent = None
+        several = (self._publishers() or 0) > 1
+        if not several:
+            self._silent = None
         if isinstance(item, Missed):
             self.gaps += 1
             self._flows = False
@@ -199,7 +218,7 @@ class Follower:
         self.events.update(unused=unused, unknown=item.unknown)
         self._batches += 1
         self._lag_s = self._clock() - item.at
-        for part in in_parts(changes, _AT_ONCE):
+        for part in () if several else in_parts(changes, _AT_ONCE):
             if anew != self._anew:
                 return
             self._begin_to_flow()

@@ -26,8 +26,8 @@ class Followers:
         self._events: Counter[str] = Counter()  # of replicas that have left
         self._gaps = 0
 
-    def came(self, replica: str, url: str, says_none: Callable[[], bool] = lambda: False) -> None:
-        """Follow the one that is asked at `url`. `says_none`: whether it says by now that it publishes none."""
+    def came(self, replica: str, url: str, publishers: Callable[[], int | None] = lambda: None) -> None:
+        """Follow the one that is asked at `url`. `publishers`: how many it says by now that it has."""
         options = self._options
         endpoint, replay = options.at(url, replica.partition("/")[2])
         source = KvEventSource(endpoint, options.topic, replay)
@@ -36,7 +36,7 @@ class Followers:
             source,
             lambda changes: self._tell(replica, changes),
             flag=events_flag(options.kind, endpoint, replay, options.topic),
-            says_none=says_none,
+            publishers=publishers,
         )
         follower.start()
 

@@ -314,7 +314,7 @@ class EnginePool:
         remote.start()
         hears = isinstance(self.router, HearsReplicas)
         if self.events is not None and hears and isinstance(remote.engine, HttpEngine):
-            self.events.came(remote.replica, remote.engine.server, partial(_says_none, remote))
+            self.events.came(remote.replica, remote.engine.server, partial(_publishers, remote))
 
     def _told(self, replica: str, changes: Sequence[Change]) -> None:
         if isinstance(self.router, HearsReplicas):
@@ -371,8 +371,12 @@ class EnginePool:
         log.warning(message, extra={"fields": {"engine": self.name, "replica": member.id, **fields}})
 
 
-def _says_none(remote: Remote) -> bool:
-    return remote.able is not None and remote.able.kv_events is False
+def _publishers(remote: Remote) -> int | None:
+    """Of KV events, as far as the engine says by now."""
+    able = remote.able
+    if able is None or able.kv_events is None:
+        return None
+    return max(1, len(able.publishers)) if able.kv_events else 0
 
 
 def _followers(options: KvEventOptions | None, tell: "TellOf") -> "Followers | None":

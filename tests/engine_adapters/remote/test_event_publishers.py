@@ -48,3 +48,19 @@ def test_the_default_address_is_both_engines_own():
 def test_who_binds_is_as_the_engines_do_it(config: dict[str, Any], binds: bool):
     (found,) = of_vllm({"0": {"publisher": "zmq", **config}})
     assert found.binds is binds
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "ranks", "found"),
+    [
+        ("tcp://*:5557", 3, ["tcp://*:5557", "tcp://*:5558", "tcp://*:5559"]),
+        ("tcp://*:5557", 1, ["tcp://*:5557"]),
+        ("tcp://*:5557", None, ["tcp://*:5557"]),
+        ("tcp://*:5557", "two", ["tcp://*:5557"]),
+        ("tcp://*:5557", 10**9, ["tcp://*:5557"]),
+        ("ipc:///run/x", 2, ["ipc:///run/x", "ipc:///run/x"]),
+    ],
+)
+def test_sglang_has_one_for_each_rank(endpoint: str, ranks: object, found: list[str]):
+    info = {"kv_events_config": json.dumps({"publisher": "zmq", "endpoint": endpoint}), "dp_size": ranks}
+    assert [each.endpoint for each in of_sglang(info)] == found

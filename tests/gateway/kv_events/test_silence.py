@@ -1,5 +1,6 @@
 """A replica that is followed and publishes nothing: the operator is told, once, with what to add at the engine."""
 
+import asyncio
 import json
 import logging
 import uuid
@@ -9,8 +10,9 @@ from contextlib import contextmanager
 import pytest
 
 from engine_adapters.base import ReuseReport
+from engine_adapters.remote.kv_event_stream import KvEventSource
 from engine_adapters.remote.openai_compatible import OpenAICompatibleEngine
-from engine_adapters.remote.relay import RemoteCapabilities
+from engine_adapters.remote.relay import EventPublisher, RemoteCapabilities
 from gateway.kv_events import follower as following
 from gateway.kv_events.flags import events_flag
 from gateway.kv_events.options import KvEventOptions
@@ -21,7 +23,7 @@ from gateway.routing.prefix_router import PrefixRouter
 from tests.gateway.kv_events.publishing import publisher, stored
 from tests.gateway.relay.fake_engine import MODEL, fake_engine, whole
 from tests.gateway.relay.serving import Relaying, relaying
-from tests.waiting import wait_until
+from tests.waiting import until, wait_until
 
 WARNING = "A REPLICA PUBLISHES NO KV EVENTS: what it holds is guessed from its answers"
 FLAG = (
@@ -130,19 +132,26 @@ class Detected(OpenAICompatibleEngine):
     """Says of itself whether it publishes."""
 
     publishes: bool | None = None
+    ranks = 0
 
     async def detect(self) -> RemoteCapabilities:
-        return RemoteCapabilities((MODEL,), None, block_size=16, kv_events=self.publishes)
+        return RemoteCapabilities(
+            (MODEL,),
+            None,
+            block_size=16,
+            kv_events=self.publishes,
+            publishers=tuple(EventPublisher(f"tcp://*:{5557 + rank}") for rank in range(self.ranks)),
+        )
 
 
 @contextmanager
-def gateway_of(unique: str, publishes: bool | None = None) -> Iterator[Relaying]:
+def gateway_of(unique: str, publishes: bool | None = None, ranks: int = 0) -> Iterator[Relaying]:
     def answers(connection, asked) -> None:
         connection.reply(whole(0))  # of a prompt of 20 tokens
 
     with fake_engine(answers) as engine:
         adapter = Detected("fake", engine.url, (MODEL,))
-        adapter.publishes = publishes
+        adapter.publishes, adapter.ranks = publishes, ranks
         events = KvEventOptions(f"ipc://@kvgate-silent-{unique}", kind="vllm")
         pool = EnginePool("fake", [Remote(adapter, replica="fake/a")], PrefixRouter(), events=events)
         with relaying([], pools=[pool]) as gateway:
@@ -218,3 +227,48 @@ def test_a_replica_that_publishes_is_not_silent_and_one_that_begins_to_is_no_mor
             follower = gateway.served.pools[0].events.follower("fake/a")
             assert (follower.state.silent, follower.state.add) == (None, None)
             assert len(warned(caplog)) == 1
+
+
+def test_what_one_of_several_caches_says_does_not_count(caplog: pytest.LogCaptureFixture):
+    unique = uuid.uuid4().hex
+    caplog.set_level(logging.WARNING, "kvgate.gateway")
+    with (
+        publisher(events=f"ipc://@kvgate-silent-{unique}", replay=False) as engine,
+        gateway_of(unique, publishes=True, ranks=2) as gateway,
+    ):
+        wait_until(lambda: silent(gateway), "it is told")
+        engine.wait_for_a_listener()
+        engine.publish(stored([1], range(16)))
+        follower = gateway.served.pools[0].events.follower("fake/a")
+        wait_until(lambda: follower.state.batches, "it has come")
+        state = follower.state
+        assert (state.flows, state.add) == (False, None)
+        assert state.silent == "it has 2 caches, and one of them is heard"
+        assert not gateway.served.pools[0].router.events.flows("fake/a")
+        assert len([each for each in caplog.records if "SEVERAL CACHES" in each.getMessage()]) == 1
+        assert not warned(caplog)
+
+
+async def test_what_was_believed_until_several_caches_were_known_is_forgotten():
+    publishers: list[int] = []
+    with publisher(replay=False) as engine:
+        router = PrefixRouter()
+        follower = following.Follower(
+            "a",
+            KvEventSource(f"tcp://127.0.0.1:{engine.port}"),
+            lambda changes: router.told("a", changes),
+            publishers=lambda: publishers[-1] if publishers else None,
+        )
+        follower.start()
+        try:
+            await asyncio.to_thread(engine.wait_for_a_listener)
+            engine.publish(stored([1], range(16)))
+            await until(lambda: router.events.flows("a") and len(router.index))
+            publishers.append(2)
+            await until(lambda: not router.events.flows("a"))
+            assert not len(router.index)
+            publishers.append(1)  # it was started anew, with one
+            engine.publish(stored([1], range(16)))
+            await until(lambda: router.events.flows("a") and follower.state.silent is None)
+        finally:
+            await follower.aclose()
