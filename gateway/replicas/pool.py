@@ -284,8 +284,8 @@ class EnginePool:
                 self._retire(member)
         for id_, address in made.items():
             if id_ not in self._addresses:
-                self._addresses[id_] = address
                 remote = self._make(address)
+                self._addresses[id_] = address
                 self._add(remote)
                 if self._started:
                     self._start(remote)

@@ -149,7 +149,7 @@ class PrefixRouter:
 
     def forget_prompts(self) -> int:
         """As `RemembersPrompts` says."""
-        return self._runs.clear()
+        return self._runs.clear() + self.events.forget_prompts()
 
     def told(self, replica: str, changes: Sequence[Change]) -> None:
         """What the replica says of its cache: from now on that counts, and not what was sent there."""

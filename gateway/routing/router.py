@@ -101,10 +101,10 @@ class HearsReplicas(Protocol):
 
 @runtime_checkable
 class RemembersPrompts(Protocol):
-    """A router that keeps tokens of prompts, to hash them once."""
+    """A router that keeps tokens of prompts, to hash them once, or until their replica has told of them."""
 
     def forget_prompts(self) -> int:
-        """Drop them all; how many runs of tokens there were."""
+        """Drop them all; how many runs and prompts there were here."""
 
 
 class Router(Protocol):

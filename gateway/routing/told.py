@@ -1,5 +1,6 @@
 """Replicas that say themselves what they hold: where they do, that counts, and what was sent is a bridge until then."""
 
+import math
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 
@@ -55,6 +56,12 @@ class ToldReplicas:
         """Let what was only sent go, where its time is over."""
         while self._ended and self._ended[0][0] <= now:
             self._settled(self._ended.popleft()[1])
+
+    def forget_prompts(self) -> int:
+        """Their tokens are kept until their time is over, which comes now; how many there were."""
+        count = len(self._ended)
+        self.due(math.inf)
+        return count
 
     def forget(self, replica: str) -> None:
         """It has gone, or was restarted."""

@@ -21,7 +21,7 @@ from gateway.routing.kv_changes import Change, Cleared, Silent
 from gateway.routing.policies import router_of
 from gateway.routing.prefix_router import PrefixRouter
 from gateway.routing.prompt_chain import chained
-from gateway.routing.router import Decision, HearsReplicas, RouteAsk, Router
+from gateway.routing.router import Decision, HearsReplicas, RemembersPrompts, RouteAsk, Router
 from gateway.routing.settings import RoutingSettings
 from gateway.routing.told import told_as, told_from
 from gateway.tenants.tenant import Tenant
@@ -49,6 +49,7 @@ class RoutingKeeper:
             "routing.first_token": self._first_token,
             "routing.ended": self._ended,
             "routing.forget": self._forget,
+            "routing.forget_prompts": self._forget_prompts,
             "routing.told": self._told,
         }
 
@@ -108,6 +109,11 @@ class RoutingKeeper:
     def _forget(self, _: Connection, engine: str, replica: str) -> None:
         for router in self._routers.get(engine, {}).values():
             router.forget(replica)
+
+    def _forget_prompts(self, _: Connection, engine: str) -> None:
+        for router in self._routers.get(engine, {}).values():
+            if isinstance(router, RemembersPrompts):
+                router.forget_prompts()
 
     def _router(self, engine: str, settings: RoutingSettings) -> Router:
         """Two for each engine at most: while a configuration comes, workers do not all have the same."""
@@ -176,7 +182,8 @@ class WorkerRouter:
         self._link.tell("routing.forget", self._engine, replica)
 
     def forget_prompts(self) -> int:
-        """As `RemembersPrompts` says."""
+        """As `RemembersPrompts` says; what the others' index keeps goes, too, and is not counted."""
+        self._link.tell("routing.forget_prompts", self._engine)
         return self.own.forget_prompts() + self._runs.clear()
 
     def _say(self, error: RpcError) -> None:

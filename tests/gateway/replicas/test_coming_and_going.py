@@ -6,9 +6,13 @@ from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+import pytest
+
 from engine_adapters.embedded.models.default_model import find_gguf
+from engine_adapters.remote.openai_compatible import OpenAICompatibleEngine
 from gateway.config.assemble import assembled
 from gateway.config.load import load_config
+from gateway.relay.remote import Remote
 from gateway.replicas.address import ReplicaAddress
 from gateway.replicas.discovery.backoff import Backoff
 from gateway.replicas.discovery.kubernetes.api import KubernetesAccess, SliceApi
@@ -172,3 +176,28 @@ def test_a_fleet_of_real_engines_goes_on_when_one_is_killed(
             gateway.rows.last(4)
             rows = gateway.rows.kept[1:]
             assert {(row.replica, row.reuse_status) for row in rows} == {("fleet/second", "reported")}
+
+
+async def test_a_replica_that_could_not_be_made_is_made_when_it_is_found_again() -> None:
+    class Never:
+        failing = False
+
+        async def watch(self) -> AsyncGenerator[Sequence[ReplicaAddress], None]:
+            return
+            yield []
+
+    tries: list[ReplicaAddress] = []
+
+    def make(address: ReplicaAddress) -> Remote:
+        tries.append(address)
+        if len(tries) == 1:
+            raise ValueError("not now")
+        return Remote(OpenAICompatibleEngine("fake", address.url, ("m",)), replica=f"fake/{address.name}")
+
+    pool = EnginePool("fake", discovery=Never(), make=make)
+    found = [ReplicaAddress("a", "http://127.0.0.1:1")]
+    with pytest.raises(ValueError, match="not now"):
+        pool.update(found)
+    pool.update(found)
+    assert [each.replica for each in pool.replicas] == ["fake/a"]
+    await pool.aclose()

@@ -1,14 +1,17 @@
 """What one worker hears of replicas' caches is what all workers' index believes, and nothing that was lost."""
 
 from dataclasses import asdict
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from engine_adapters.base import ReuseReport
 from gateway.routing.chain import PromptChain
 from gateway.routing.kv_changes import Removed, Stored, seed_of
 from gateway.routing.prefix_router import PrefixRouter
+from gateway.routing.router import RouteAsk
 from gateway.routing.settings import RoutingSettings
 from gateway.routing.told import told_as
 from gateway.workers.shared_routing import ListeningRouter, RoutingKeeper, WorkerRouter, shared_router
@@ -71,6 +74,28 @@ def test_where_the_listener_has_ended_nobody_is_taken_at_its_word(it: Keeper) ->
     it.told(one, 1, FIRST)
     it.keeper.gone(one)
     assert not it.router.events.flows("fleet/a")
+
+
+async def test_tokens_of_prompts_that_ended_are_forgotten_on_demand(it: Keeper) -> None:
+    one = object()
+    it.told(one, 1, FIRST)
+    kept = it.router.events._ended
+    for number in (1, 2):
+        chain = PromptChain(seed_of(None), IDS.tobytes())
+        ask = RouteAsk("r", "fleet", "m", {}, 1, tokens=IDS, seed=seed_of(None), chain=chain)
+        decision = await it.router.choose(ask, ["fleet/a", "fleet/b"])
+        it.router.ended(decision, ReuseReport(1024, 0, None, "test", "reported"))
+        assert len(kept) == 1
+        if number == 1:
+            it.calls["routing.forget_prompts"](one, "another")
+            assert len(kept) == 1
+        it.calls["routing.forget_prompts"](one, "fleet")
+        assert not kept
+        assert it.held == 512  # what the replica has told of
+    told: list[tuple[object, ...]] = []
+    link = SimpleNamespace(tell=lambda *args: told.append(args))
+    assert WorkerRouter(link, "fleet", PrefixRouter()).forget_prompts() == 0
+    assert told == [("routing.forget_prompts", "fleet")]
 
 
 def test_one_worker_listens(it: Keeper) -> None:
