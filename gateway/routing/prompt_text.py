@@ -3,6 +3,7 @@
 Four bytes stand for a token; how many it really was is learned from answers.
 """
 
+import os
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from hashlib import sha256
@@ -78,4 +79,11 @@ def _dumped(value: Any) -> bytes:
     try:
         return orjson.dumps(value)
     except (TypeError, orjson.JSONEncodeError):  # half a surrogate pair, a number of 30 digits
+        return _written(value)
+
+
+def _written(value: Any) -> bytes:
+    try:
         return repr(value).encode("utf-8", "backslashreplace")
+    except RecursionError:
+        return os.urandom(16)  # what cannot be told is like nothing else

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -9,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from gateway.routing.policies import router_of
 from gateway.routing.prefix_router import PrefixRouter
 from gateway.routing.router import Decision
-from gateway.routing.settings import RoutingSettings
+from gateway.routing.settings import PolicyName, RoutingSettings
 from gateway.tenants.tenant import Tenant
 from tests.gateway.routing.prompts import Clock, ask, choose, reported, tokens
 
@@ -251,6 +253,13 @@ def test_a_fault_in_what_is_believed_costs_the_belief_and_not_the_request() -> N
     assert (choose(to, ask(LONG), REPLICAS).predicted, to.failed) == (4095, 1)
 
 
+def nested() -> list:
+    found: list = []
+    for _ in range(5_000):
+        found = [found]
+    return found
+
+
 @pytest.mark.parametrize(
     "body",
     [
@@ -261,9 +270,15 @@ def test_a_fault_in_what_is_believed_costs_the_belief_and_not_the_request() -> N
         {"prompt": [2**70]},
         {"tools": {"a": {1: 2}}, "system": 5, "input": {"x": float("nan")}},
         {"cache_salt": {"a": ["\ud800"]}},
+        {"messages": nested(), "tools": {1: nested()}, "cache_salt": nested()},
     ],
 )
 def test_any_body_is_routed(body: dict) -> None:
+    for policy in get_args(PolicyName):
+        other = router_of(RoutingSettings(policy=policy))
+        decision = asyncio.run(other.choose(ask(None, body), REPLICAS))
+        assert decision.replica in REPLICAS
+        other.ended(decision, None)
     to = router()
     sent(to, LONG)
     first = choose(to, ask(None, body), REPLICAS)
