@@ -103,6 +103,9 @@ class KvEventStream:
             yield each
         while True:
             frames = await self._socket.recv_multipart()
+            await asyncio.sleep(
+                0
+            )  # what waits already comes without a pause, and a flood is not all there is to do
             if len(frames) != 3 or len(frames[1]) != 8:
                 self.malformed += 1
                 continue
@@ -203,6 +206,7 @@ class KvEventStream:
             if left <= 0 or not await socket.poll(self._source.replay_s * 1000):
                 return
             frames = await socket.recv_multipart()
+            await asyncio.sleep(0)
             seq = int.from_bytes(frames[-2], "big", signed=True) if len(frames) > 1 else _END_OF_REPLAY
             if seq == _END_OF_REPLAY:
                 return

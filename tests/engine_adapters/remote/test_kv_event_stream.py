@@ -159,6 +159,30 @@ async def test_an_engine_that_starts_anew_is_followed_from_its_first_batch(publi
     assert [getattr(each, "seq", each) for each in got] == [0, 1, 2, Missed(None), 0, 1]
 
 
+async def test_a_flood_of_what_is_no_batch_leaves_others_their_turns(publisher: Publisher):
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    async with KvEventStream(KvEventSource(publisher.endpoint, "kv")) as stream, asyncio.timeout(PATIENCE_S):
+        first = asyncio.ensure_future(anext(aiter(stream)))
+        await publisher.subscribed()
+        other = asyncio.ensure_future(others())
+        await until(lambda: turns, "they have begun")
+        before = turns
+        for _ in range(500):
+            publisher.events.send_multipart([b"kv", b"short"]).result()  # all of them, before anybody reads
+        publisher.events.send_multipart([b"kv", (0).to_bytes(8, "big"), cleared(0)]).result()
+        assert (await first).seq == 0
+        other.cancel()
+    assert stream.malformed == 500
+    assert turns - before > 250
+
+
 async def test_what_is_no_batch_is_missed_and_the_stream_goes_on(publisher: Publisher):
     async with KvEventStream(KvEventSource(publisher.endpoint, "kv")) as stream:
         items = aiter(stream)
