@@ -20,6 +20,7 @@ Resolve: TypeAlias = Callable[[str, socket.AddressFamily], Awaitable[Sequence[st
 
 # Answers in a row without an address until its replica is gone: servers of names err, too, or do not all know the same.
 _GONE = 3
+_LATE_S = 20.0  # without an answer, until that is told
 _AGAIN_S = 5.0  # at most, until a name is looked up again that lacked one
 _FAMILIES = {"any": socket.AF_UNSPEC, "ipv4": socket.AF_INET, "ipv6": socket.AF_INET6}
 _NO_NAME = frozenset({socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)})
@@ -97,7 +98,7 @@ class DnsDiscovery:
     async def _look(self) -> None:
         """Put what it resolves to now into what is known; nothing where it cannot be said."""
         try:
-            found = await self._resolve(self._name.name, _FAMILIES[self._name.family])
+            found = await self._answer()
         except (OSError, UnicodeError) as error:
             if not isinstance(error, socket.gaierror) or error.errno not in _NO_NAME:
                 self._fail(str(error))
@@ -112,6 +113,17 @@ class DnsDiscovery:
             self.failing = False
         lacked = {each: count + 1 for each, count in self._lacked.items() if count + 1 < _GONE}
         self._lacked = lacked | dict.fromkeys(now, 0)
+
+    async def _answer(self) -> Sequence[str]:
+        """However long that takes: another look would only wait beside it."""
+        asked = asyncio.ensure_future(self._resolve(self._name.name, _FAMILIES[self._name.family]))
+        try:
+            await asyncio.wait([asked], timeout=_LATE_S)
+            if not asked.done():
+                self._fail(f"no answer for {_LATE_S:g} s")
+            return await asked
+        finally:
+            asked.cancel()
 
     def _wait_s(self) -> float:
         every = self._name.every_s

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 import pytest
 
 from gateway.replicas.address import ReplicaAddress
+from gateway.replicas.discovery import dns
 from gateway.replicas.discovery.dns import DnsDiscovery, DnsName, addresses, resolved
+from tests.waiting import until
 
 NAME = DnsName("engines.llm.svc", 8000)
 NO_NAME = socket.gaierror(socket.EAI_NONAME, "no such name")
@@ -93,6 +95,35 @@ async def test_nobody_goes_because_a_server_of_names_fails(caplog: pytest.LogCap
     assert found == [["10.0.0.1:8000"]]
     assert discovery.failing
     assert len(caplog.records) == 1
+
+
+async def test_a_server_of_names_that_hangs_is_told_of_and_nobody_goes(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(dns, "_LATE_S", 0.01)
+    answers: list[asyncio.Future[list[str]]] = []
+
+    async def resolve(name: str, family: socket.AddressFamily) -> list[str]:
+        answers.append(asyncio.get_running_loop().create_future())
+        return await answers[-1]
+
+    discovery = DnsDiscovery(NAME, resolve, lambda _: asyncio.sleep(0))
+    lists = discovery.watch()
+    first = asyncio.ensure_future(anext(lists))
+    await until(lambda: discovery.failing)
+    answers[0].set_result(["10.0.0.1"])
+    assert [each.name for each in await first] == ["10.0.0.1:8000"]
+    second = asyncio.ensure_future(anext(lists))
+    await until(lambda: discovery.failing)
+    await asyncio.sleep(0.05)
+    assert len(answers) == 2  # nobody asks beside it
+    answers[1].set_result(["10.0.0.1", "10.0.0.2"])
+    assert [each.name for each in await second] == ["10.0.0.1:8000", "10.0.0.2:8000"]
+    assert not discovery.failing
+    assert [each.fields["error"] for each in caplog.records if each.levelname == "WARNING"] == [
+        "no answer for 0.01 s"
+    ] * 2
+    await lists.aclose()
 
 
 async def test_all_go_when_a_name_has_no_address_for_long_enough() -> None:
