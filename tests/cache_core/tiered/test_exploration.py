@@ -20,9 +20,17 @@ BLOCKS = 20
 EAGER = replace(PATIENT, trials=1.0)
 
 
+def known(share: float = SHARE) -> Exploration:
+    """Every tier was measured often."""
+    made = Exploration(share)
+    for tier in ("disk", "store") * 6:
+        made.measured(tier)  # type: ignore[arg-type]
+    return made
+
+
 @pytest.mark.parametrize("times", [1.01, 1.5, 2, 30, 1000])
 def test_however_slow_a_tier_is_trying_it_costs_a_share_of_what_computing_does(times: float) -> None:
-    exploration, lost, computed, tried = Exploration(SHARE), 0.0, 0.0, 0
+    exploration, lost, computed, tried = known(), 0.0, 0.0, 0
     for _ in range(100_000):
         if exploration.tries(["disk"], 1.0, times - 1):
             lost, tried = lost + times - 1, tried + 1
@@ -33,7 +41,7 @@ def test_however_slow_a_tier_is_trying_it_costs_a_share_of_what_computing_does(t
 
 
 def test_the_sooner_the_less_there_is_to_lose() -> None:
-    exploration = Exploration(SHARE)
+    exploration = known()
     assert not exploration.tries(["disk"], 32.0, 0.9), "nothing was computed before"
     assert not exploration.tries(["disk"], 1.0, 1.1)
     assert exploration.tries(["disk"], 1.0, 1.0)
@@ -41,12 +49,19 @@ def test_the_sooner_the_less_there_is_to_lose() -> None:
 
 
 def test_what_was_computed_counts_until_its_tier_is_measured_again() -> None:
-    exploration = Exploration(SHARE)
+    exploration = known()
     for _ in range(3):
         exploration.tries(["disk", "store"], 64.0, 1e9)
     exploration.measured("disk")
     assert not exploration.tries(["disk"], 1.0, 1.0)
     assert exploration.tries(["store"], 1.0, 3.0)
+
+
+def test_what_was_measured_seldom_is_tried_sooner() -> None:
+    exploration = Exploration(SHARE)
+    tried = [decision for decision in range(2000) if exploration.tries(["disk"], 1.0, 10.0)]
+    waited = np.diff([-1, *tried]) - 1
+    assert waited[:8].tolist() == [10, 10, 40, 90, 160, 250, 320, 320]
 
 
 def test_without_a_share_nothing_is_tried() -> None:
