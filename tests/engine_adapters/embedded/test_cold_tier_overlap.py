@@ -28,7 +28,7 @@ BLOCKS = 12  # whole ones in the prompt
 def decides(adapter: EmbeddedAdapter, split: int) -> None:
     """Blocks from `split` on are loaded while those before them are computed."""
 
-    def plan(sources: list[str], start: int, overlap: bool, ahead: Mapping[str, int]) -> Plan:
+    def plan(sources: list[str], start: int, overlap: bool, ahead: Mapping[str, int], wait: float) -> Plan:
         n = len(sources)
         return Plan(0, min(split, n), n, 1.0, 2.0, 3.0) if overlap else Plan(n, n, n, 1.0, 1.0, 3.0)
 

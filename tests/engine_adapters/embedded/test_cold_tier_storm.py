@@ -72,7 +72,7 @@ def loads_while_it_computes(adapter: EmbeddedAdapter, chance: random.Random) -> 
     assert adapter.tiers is not None
     ask = adapter.tiers.ask
 
-    def plan(sources: list[str], start: int, overlap: bool, ahead: Mapping[str, int]) -> Plan:
+    def plan(sources: list[str], start: int, overlap: bool, ahead: Mapping[str, int], wait: float) -> Plan:
         n = len(sources)
         front, split = sorted(chance.choices(range(n + 1), k=2))
         if chance.random() < 0.3:
