@@ -1,5 +1,6 @@
 """Where the blocks of a prefix are, over all tiers, and what is not asked or copied because it is known."""
 
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,9 +10,11 @@ import torch
 
 from cache_core.residency import BITS
 from cache_core.tiered import TieringOptions, WritePolicy
+from cache_core.transfer import Transfer
 from tests.cache_core.tiered.test_observed import prompt
 from tests.cache_core.tiered.test_tiered_cache import PROMPT, warm
 from tests.cache_core.tiered.world import BLOCK, PATIENT, World, until, world
+from tests.waiting import PATIENCE_S
 
 IDS = np.array(PROMPT, dtype=np.int32)
 ALL = BITS["device"] | BITS["host"] | BITS["disk"]
@@ -92,6 +95,27 @@ def test_tiers_are_not_asked_for_what_they_are_known_to_have(
         until(lambda: it.tiers.idle)
         assert it.tiers.demote(5) == 5
         assert asked == []
+
+
+def test_nothing_is_idle_until_what_is_done_behind_a_copy_is_done(tmp_path: Path) -> None:
+    behind, go_on = threading.Event(), threading.Event()
+
+    def held_up(_: Transfer) -> None:
+        behind.set()
+        assert go_on.wait(PATIENCE_S)
+
+    with world(tmp_path) as it:
+        warm(it)
+        it.tiers.flush(["disk"])
+        chains, backup = it.tiers._chains, it.tiers._backup
+        number = backup._purges.number(chains.digest("default"))
+        assert number is not None
+        backup.pass_to("disk", chains.headers("default", IDS[: 5 * BLOCK]), number, held_up)
+        assert behind.wait(PATIENCE_S)
+        assert it.tiers._engine.idle
+        assert not it.tiers.idle
+        go_on.set()
+        it.settle()
 
 
 def test_what_the_host_evicted_is_known_no_more_and_copied_again(tmp_path: Path) -> None:

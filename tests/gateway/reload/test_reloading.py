@@ -176,10 +176,11 @@ def test_a_secret_file_that_changes_is_read_again(file: Path, tmp_path: Path) ->
             "ledger: {url: off}\n"
         )
         with served_file(file, text) as gateway:
-            gateway.post(model="a", messages=MESSAGES)
+            assert gateway.post(model="a", messages=MESSAGES).status_code == 200
             secret.write_text("second-key")
             told = gateway.wait_for("loaded again")
-            gateway.post(model="a", messages=MESSAGES)
+            # An engine that takes long to say that it is there is away at first.
+            wait_until(lambda: gateway.post(model="a", messages=MESSAGES).status_code == 200, "it is there")
             assert told["engines_changed"] == "a"
             assert "-key" not in str(gateway.lines)
         keys = [asked.headers["authorization"] for asked in engine.asked]
