@@ -361,16 +361,6 @@ class Backup:
         allowed = partial(self._purges.storing, headers[0].identity, number, name)
         try:
             job = HostToTier(self._ways.host, tier, name, headers, allowed=allowed)
-            transfer = self._ways.engine.submit(job, Priority.WRITE_BACK)
+            self._ways.engine.submit(job, Priority.WRITE_BACK).when_ended(ended)
         except TransferRefusedError:
             log.debug("the way from host to %s is full; these blocks stay where they are", name)
-            return
-        self._count(1)
-        transfer.when_ended(partial(self._end, ended))
-
-    def _end(self, ended: Ended, transfer: Transfer) -> None:
-        """What is done behind a transfer, which its link forgot before, is on its way still."""
-        try:
-            ended(transfer)
-        finally:
-            self._count(-1)

@@ -57,7 +57,7 @@ class TransferEngine:
 
     @property
     def idle(self) -> bool:
-        """Whether no transfer is under way."""
+        """Whether no transfer is under way, and nothing that is done behind one."""
         return all(link.idle for link in self._links.values())
 
     def close(self, timeout: float | None = None) -> bool:

@@ -56,6 +56,7 @@ class Link:
         self._condition = Condition(self._lock)  # workers wait on it
         self._queue: list[tuple[Priority, int, int, Transfer]] = []  # priority, order of arrival, entry
         self._live: dict[Transfer, int] = {}  # those not ended, with their order of arrival
+        self._telling = 0  # those that have ended, and of whose end someone is being told
         self._arrivals = 0
         self._entries = 0
         self._closed = False
@@ -103,9 +104,9 @@ class Link:
 
     @property
     def idle(self) -> bool:
-        """Whether every transfer has ended."""
+        """Whether every transfer has ended, and what was to be done behind it is done."""
         with self._lock:
-            return not self._live
+            return not self._live and not self._telling
 
     def close(self, timeout: float | None = None) -> bool:
         """Cancel everything and end the threads; False: a piece was still at work after `timeout` seconds."""
@@ -298,7 +299,12 @@ class Link:
             _log.warning("A transfer over %s failed: %r", self.name, transfer.error)
         with self._lock:
             self._live.pop(transfer, None)
+            self._telling += 1
         try:
             self._observer.moved(transfer.report(self.name, outcome))
         finally:
-            transfer.end(outcome)
+            try:
+                transfer.end(outcome)
+            finally:
+                with self._lock:
+                    self._telling -= 1

@@ -99,7 +99,7 @@ def test_the_base_alone_serves_counts_and_audits(upstream: str, tmp_path: Path) 
     assert (checked := install.run("config", "check", str(config), **SECRETS)).returncode == 0, checked
     with install.serving(config, SECRETS) as served:
         ask(served.url)
-        assert "kvgate_requests" in httpx.get(f"{served.url}/metrics").text
+        assert "kvgate_requests" in httpx.get(f"{served.url}/metrics", timeout=60).text
         doctor = install.run("doctor", served.url, "--key-env", "KEY", "--words", "64", "--json", KEY=KEY)
         assert json.loads(doctor.stdout), doctor.stderr
         wait_until(lambda: len(rows_of(install, ledger)) > 2, "rows in the ledger", 300)
@@ -142,7 +142,7 @@ def test_the_image_s_extras_serve_with_everything_that_a_configuration_may_ask_f
             events.wait_for_a_listener()
             ask(served.url)
             ask(served.url, token)
-            assert "kvgate_requests" in httpx.get(f"{served.url}/metrics").text
+            assert "kvgate_requests" in httpx.get(f"{served.url}/metrics", timeout=60).text
         assert [row["tenant"] for row in rows_of(install, ledger)] == ["alice"] * 4
         assert "alice" in audited(install, ledger)
         assert traces.servers()

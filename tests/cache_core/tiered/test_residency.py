@@ -112,7 +112,7 @@ def test_nothing_is_idle_until_what_is_done_behind_a_copy_is_done(tmp_path: Path
         assert number is not None
         backup.pass_to("disk", chains.headers("default", IDS[: 5 * BLOCK]), number, held_up)
         assert behind.wait(PATIENCE_S)
-        assert it.tiers._engine.idle
+        assert it.tiers._backup.idle
         assert not it.tiers.idle
         go_on.set()
         it.settle()

@@ -20,7 +20,7 @@ def test_it_is_said_where_admins_are_answered_and_they_are_told_of_all_workers(
         with served_file(file, text, "--workers", workers, ADMIN=KEY) as gateway:
             line = gateway.wait_for("admins are answered on ")["message"]
             url, headers = line.split()[-1], {"authorization": f"Bearer {KEY}"}
-            assert httpx.get(f"{url}/metrics").status_code == 401
+            assert httpx.get(f"{url}/metrics", timeout=60).status_code == 401
             figures = httpx.get(f"{url}/metrics", headers=headers, timeout=60)
             assert figures.status_code == 200
             assert ("kvgate_workers 2.0" in figures.text) == (workers == "2")

@@ -27,7 +27,7 @@ def relay_to() -> Iterator[Callable[..., Pair]]:
 
         def make(script: object = None, profile: str = "openai", **settings: object) -> Pair:
             engine = stack.enter_context(fake_engine(script))
-            options = HttpOptions(connect_s=20, first_byte_s=60)
+            options = HttpOptions(connect_s=20, first_byte_s=60, probe_s=60)
             remote = Remote(OpenAICompatibleEngine("fake", engine.url, (), options, profile))
             return Pair(stack.enter_context(relaying([remote], GatewaySettings(**settings))), engine)
 

@@ -58,8 +58,12 @@ def leaving_nothing(
         wait_until(harness.idle, "the engine is idle")
         assert harness.states is not None
         assert harness.states.store.nbytes <= harness.runner.snapshot_bytes
+    wait_until(no_state_is_left, "threads that end have let go of every state")
+
+
+def no_state_is_left() -> bool:
     gc.collect()
-    assert not [each for each in gc.get_objects() if type(each) is AuxiliaryState]
+    return not any(type(each) is AuxiliaryState for each in gc.get_objects())
 
 
 def check(folder: Path, prompt: Tokens, answer: Answer, index: int = 0) -> None:
