@@ -12,6 +12,7 @@ from gateway.config.errors import ConfigError
 from gateway.config.load import load_config
 from gateway.config.model import Config
 from gateway.config.secret_ref import secrets_in
+from gateway.config.unread import unread
 from gateway.reload.at_start import waiting_keys
 from gateway.reload.file_watch import FileWatch
 from gateway.reload.last_good import LastGood
@@ -46,6 +47,7 @@ class Reloader:
         self._every_s = every_s
         self._asked = asyncio.Event()
         self._needs_keys: str | None = None
+        self._unread: tuple[str, ...] = ()  # keys that were told to be of no effect
         self._watch = FileWatch(self._files(first.config))
 
     def begins_with_older(self, messages: tuple[str, ...]) -> None:
@@ -62,6 +64,7 @@ class Reloader:
 
     async def run(self, live: Live) -> None:
         """Until cancelled."""
+        self._tell_unread(self._started)
         while True:
             try:
                 async with asyncio.timeout(self._every_s):
@@ -121,6 +124,12 @@ class Reloader:
             fields = {"keys": ", ".join(waiting)}
             log.warning("these keys have no effect before the next start", extra={"fields": fields})
         state.waiting = waiting
+        self._tell_unread(now.config)
+
+    def _tell_unread(self, config: Config) -> None:
+        before, self._unread = self._unread, unread(config)
+        if self._unread and self._unread != before:
+            log.warning("these keys have no effect", extra={"fields": {"keys": "; ".join(self._unread)}})
 
     def _failed(self, messages: tuple[str, ...]) -> None:
         self.state.failed = True

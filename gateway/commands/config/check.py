@@ -14,6 +14,7 @@ from gateway.config.extras import need
 from gateway.config.load import load_config
 from gateway.config.model import Config
 from gateway.config.secret_ref import secrets_in
+from gateway.config.unread import unread
 
 
 def run(file: Path | None, environ: Mapping[str, str], *, as_json: bool) -> bool:
@@ -24,8 +25,8 @@ def run(file: Path | None, environ: Mapping[str, str], *, as_json: bool) -> bool
         return _tell(error.messages, as_json=as_json)
     found = dict.fromkeys(message for look in checks(config, environ) for message in _messages(look))
     engines = [f"{each.name}: {each.kind}" for each in config.engines]
-    without = _messages(partial(_check_sent, config, environ))
-    return _tell(tuple(found), engines, without, as_json=as_json)
+    warnings = [*unread(config), *_messages(partial(_check_sent, config, environ))]
+    return _tell(tuple(found), engines, warnings, as_json=as_json)
 
 
 def checks(config: Config, environ: Mapping[str, str]) -> Iterator[Callable[[], object]]:
@@ -45,7 +46,7 @@ def checks(config: Config, environ: Mapping[str, str]) -> Iterator[Callable[[], 
 def _check_sent(config: Config, environ: Mapping[str, str]) -> None:
     """What a server starts without: the environment may ask all that runs in a cluster for OpenTelemetry."""
     if config.otlp_endpoint is None and otel_of(config, environ) is not None:
-        need("OTEL_* of the environment", "otel")
+        need("OTEL_* of the environment: nothing is sent", "otel")
 
 
 def _messages(look: Callable[[], object]) -> tuple[str, ...]:
@@ -68,7 +69,7 @@ def _tell(
     for message in errors:
         print(f"Error: {message}", file=sys.stderr)
     for message in warnings:
-        print(f"Warning: {message}; without it nothing is sent", file=sys.stderr)
+        print(f"Warning: {message}", file=sys.stderr)
     for line in engines:
         print(line)
     return not errors

@@ -110,16 +110,34 @@ def test_check_lists_what_would_be_served(file: Path, capsys: pytest.CaptureFixt
     assert told == {"ok": True, "errors": [], "warnings": [], "engines": ["a: vllm"]}
 
 
+def test_check_tells_what_nothing_reads(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = (
+        "engines: [{name: a, kind: vllm, url: 'http://127.0.0.1:1', cache_tokens: 9}]\n"
+        "redis: {url: 'redis://127.0.0.1:1'}\ndirectory: {}\nrouting: {policy: %s, recompute_price: 2}\n"
+    )
+    file.write_text(text % "least_load")
+    assert check.run(file, {}, as_json=False)
+    assert capsys.readouterr().err.splitlines() == [
+        f"Warning: {path}: nothing reads it under routing.policy: least_load"
+        for path in ("engines[0].cache_tokens", "directory", "routing.recompute_price")
+    ]
+    file.write_text(text % "prefix")
+    assert check.run(file, {}, as_json=False)
+    assert capsys.readouterr().err == ""
+
+
 def test_check_tells_what_the_environment_asks_for_and_nobody_sends(
     file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk", None)
     file.write_text("engines:\n  - {name: a, kind: vllm, url: 'http://127.0.0.1:1'}\n")
     asked = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:4318"}
-    warning = "OTEL_* of the environment: it needs opentelemetry-sdk: pip install 'kvgate[otel]'"
+    warning = (
+        "OTEL_* of the environment: nothing is sent: it needs opentelemetry-sdk: pip install 'kvgate[otel]'"
+    )
     assert check.run(file, asked, as_json=False)  # a server starts with it all the same
     said = capsys.readouterr()
-    assert (said.out, said.err) == ("a: vllm\n", f"Warning: {warning}; without it nothing is sent\n")
+    assert (said.out, said.err) == ("a: vllm\n", f"Warning: {warning}\n")
     assert check.run(file, asked, as_json=True)
     assert json.loads(capsys.readouterr().out)["warnings"] == [warning]
     for off in ({}, asked | {"OTEL_SDK_DISABLED": "true"}):

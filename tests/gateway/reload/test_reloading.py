@@ -148,6 +148,23 @@ def test_keys_that_wait_for_the_next_start_are_named(file: Path) -> None:
         assert gateway.metrics()["kvgate_config_keys_waiting"] == 0
 
 
+def test_keys_that_nothing_reads_are_named_when_they_begin_to_be_of_no_effect(file: Path) -> None:
+    message = "these keys have no effect"
+    with (
+        fake_engine(reply) as one,
+        served_file(file, config(one, more="routing: {policy: round_robin, bound: 2}\n")) as gateway,
+    ):
+        assert gateway.wait_for(message)["keys"] == (
+            "routing.bound: nothing reads it under routing.policy: round_robin"
+        )
+        gateway.reload(config(one, more="routing: {policy: prefix, bound: 2}\n"))
+        gateway.reload(config(one, more="routing: {policy: round_robin}\n"))
+        gateway.reload(config(one, more="routing: {policy: round_robin, slack_s: 9}\n"))
+        assert gateway.wait_for(message, 2)["keys"].startswith("routing.slack_s: ")
+        gateway.reload(config(one, more="routing: {policy: round_robin, slack_s: 9}\nusage: full\n"))
+        assert len(gateway.said(message)) == 2 + len(gateway.said(f"{message} before"))
+
+
 def test_keys_of_tenants_change_without_a_restart(file: Path) -> None:
     def with_key(key: str) -> str:
         digest = hashlib.sha256(key.encode()).hexdigest()
