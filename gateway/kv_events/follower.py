@@ -20,7 +20,7 @@ from engine_adapters.remote.kv_events import (
     Missed,
 )
 from gateway.kv_events.silence import Silence
-from gateway.routing.kv_changes import Change, Cleared, Silent, changes_of, in_parts
+from gateway.routing.kv_changes import Change, Cleared, Complete, Silent, changes_of, in_parts
 
 log = logging.getLogger("kvgate.gateway")
 
@@ -224,6 +224,8 @@ class Follower:
             self._begin_to_flow()
             self._tell(part)
             await asyncio.sleep(0)  # requests do not wait for a large batch
+        if not several and anew == self._anew and _tells_all(item):
+            self._tell([Complete()])
 
     async def _changes(self, events: Sequence[KvEvent]) -> tuple[Sequence[Change], int]:
         if sum(len(each.token_ids) for each in events if isinstance(each, BlocksStored)) > _MANY:
@@ -249,6 +251,11 @@ class Follower:
         if error != self._told:
             self._told = error
             log.warning(message, extra={"fields": {**self._who(), "error": error}})
+
+
+def _tells_all(batch: KvEventBatch) -> bool:
+    """Whether nothing was held before it that it does not tell of."""
+    return batch.seq == 0 or any(isinstance(each, AllCleared) for each in batch.events)
 
 
 def _kind(event: KvEvent) -> str:

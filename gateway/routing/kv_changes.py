@@ -39,7 +39,11 @@ class Silent(NamedTuple):
     """Nothing is heard of the replica: until it is, what it holds is guessed from its answers."""
 
 
-Change: TypeAlias = Stored | Removed | Cleared | Silent
+class Complete(NamedTuple):
+    """What the replica has said is all that it holds: it was heard from its start on, or since its cache was empty."""
+
+
+Change: TypeAlias = Stored | Removed | Cleared | Silent | Complete
 
 
 def seed_of(salt: str | None) -> bytes:

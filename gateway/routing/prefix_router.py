@@ -177,13 +177,15 @@ class PrefixRouter:
     def _hinted(
         self, ask: RouteAsk, chain: PromptChain | None, candidates: Sequence[str], found: list[int]
     ) -> list[int]:
-        """With what others say, but of replicas that say it themselves."""
+        """With what others say, but of replicas that say themselves all there is to know."""
         if chain is None or not ask.hints:
             return found
-        most, flows = chain.tokens, self.events.flows
         return [
-            there if flows(replica) else max(there, min(ask.hints.get(replica, 0), most))
+            there
+            if hint <= there or self.events.knows(replica, chain)
+            else max(there, min(hint, chain.tokens))
             for replica, there in zip(candidates, found, strict=True)
+            for hint in (ask.hints.get(replica, 0),)
         ]
 
     def _views(

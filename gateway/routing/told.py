@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 
 from gateway.routing.chain import Key, PromptChain
-from gateway.routing.kv_changes import Change, Cleared, Removed, Silent, Stored
+from gateway.routing.kv_changes import Change, Cleared, Complete, Removed, Silent, Stored
 from gateway.routing.kv_feed import KvFeed
 from gateway.routing.replica_index import ReplicaIndex, Sending
 
@@ -22,11 +22,21 @@ class ToldReplicas:
         self._index = index
         self._feeds: dict[str, KvFeed] = {}
         self._flowing: set[str] = set()
+        self._complete: set[str] = set()
         self._ended: deque[tuple[float, Sending]] = deque()
 
     def flows(self, replica: str) -> bool:
         """Whether what it says counts."""
         return replica in self._flowing
+
+    def knows(self, replica: str, chain: PromptChain) -> bool:
+        """Whether what the replica says of this prompt is all there is to know: others may know nothing more."""
+        if replica not in self._flowing:
+            return False
+        told = self._feeds[replica].told
+        return (
+            replica in self._complete or _begins(chain) in told or next(iter(chain.blocks(0)), None) in told
+        )
 
     def orphans(self) -> int:
         """Blocks that were told of without what is before them."""
@@ -40,6 +50,9 @@ class ToldReplicas:
         for change in changes:
             if isinstance(change, Silent):
                 self._silent(replica)
+                continue
+            if isinstance(change, Complete):
+                self._complete.add(replica)
                 continue
             if replica not in self._flowing:
                 self._flowing.add(replica)
@@ -76,6 +89,7 @@ class ToldReplicas:
 
     def _silent(self, replica: str) -> None:
         self._flowing.discard(replica)
+        self._complete.discard(replica)
         self._index.trust(replica, False)
 
     def _settled(self, sent: Sending) -> None:
@@ -111,5 +125,5 @@ def told_as(changes: Iterable[Change]) -> list[list[object]]:
 
 
 _KINDS: dict[str, Callable[..., Change]] = {
-    kind.__name__: kind for kind in (Stored, Removed, Cleared, Silent)
+    kind.__name__: kind for kind in (Stored, Removed, Cleared, Silent, Complete)
 }

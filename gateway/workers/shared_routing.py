@@ -75,7 +75,8 @@ class RoutingKeeper:
         before = self._heard.get((engine, replica))
         self._heard[engine, replica] = connection, number
         missed = before is not None and before != (connection, number - 1)
-        router.told(replica, [*([Cleared()] if missed else ()), *told_from(changes)])
+        lost: list[Change] = [Cleared(), Silent()] if missed else []
+        router.told(replica, [*lost, *told_from(changes)])
 
     def _silent(self, connection: Connection) -> None:
         for (engine, replica), (listener, _) in self._heard.items():

@@ -3,17 +3,19 @@
 from collections.abc import Sequence
 
 import numpy as np
+import pytest
 
 from cache_core.prefix_directory import PrefixOwner
 from gateway.directory.directed_router import DirectedRouter, directed
 from gateway.routing.known_runs import RUN
-from gateway.routing.kv_changes import Stored, seed_of
+from gateway.routing.kv_changes import Change, Cleared, Complete, Silent, Stored, seed_of
 from gateway.routing.prefix_router import PrefixRouter
 from gateway.routing.round_robin import RoundRobin
 from gateway.routing.router import HearsReplicas, RouteAsk
 
 IDS = np.arange(2048, dtype=np.int32)
 BOTH = ["f/a", "f/b"]
+OTHER = Stored([7], None, np.arange(9000, 9016, dtype="<i4").tobytes(), seed_of(None), "device")
 
 
 class Directory:
@@ -79,6 +81,31 @@ async def test_a_hint_counts_nothing_where_the_replica_says_itself_what_it_holds
     router.told("f/b", [Stored([1], None, IDS[:16].tobytes(), seed_of(None), "device")])
     decision = await router.choose(ask(seed=seed_of(None)), BOTH)
     assert decision.predicted == 16
+
+
+@pytest.mark.parametrize(
+    ("told", "counts"),
+    [
+        ([], True),
+        ([Complete()], False),  # it was heard from its start on
+        ([Complete(), Cleared(), Silent()], True),  # something was missed
+        ([Complete(), Silent(), OTHER], True),
+    ],
+)
+async def test_a_hint_counts_for_what_a_replica_held_before_anybody_listened(
+    told: list[Change], counts: bool
+) -> None:
+    own = PrefixRouter()
+    router = directed(own, Directory(PrefixOwner("f/b", 4, "device", 1)))
+    router.told("f/b", [OTHER])
+    router.told("f/b", told)
+    decision = await router.choose(ask(seed=seed_of(None)), BOTH)
+    assert decision.predicted == (2047 if counts else 0)
+    router.ended(decision, None)
+    router.forget("f/b")
+    router.told("f/b", [OTHER])  # another process, that nobody has heard from its start on
+    found = await router.choose(ask(IDS[::-1].copy(), seed=seed_of(None)), BOTH)
+    assert found.predicted == 2047
 
 
 async def test_hints_beyond_a_prompt_are_cut() -> None:

@@ -12,7 +12,7 @@ import pytest
 from engine_adapters.remote.kv_event_stream import KvEventSource
 from gateway.kv_events.follower import Follower
 from gateway.routing.chain import PromptChain
-from gateway.routing.kv_changes import Stored, seed_of
+from gateway.routing.kv_changes import Change, Stored, seed_of
 from gateway.routing.prefix_router import PrefixRouter
 from tests.exchanges import FOLDER
 from tests.gateway.kv_events.publishing import CLEARED, Publisher, publisher, removed, stored
@@ -240,6 +240,29 @@ async def test_a_message_beyond_all_bounds_costs_the_connection_and_not_the_gate
         await it.holds(16, IDS[2000:])
 
 
+async def test_whether_a_replica_tells_all_that_it_holds_is_known(engine: Publisher) -> None:
+    told: list[str] = []
+    engine.seq = 5  # it has run before anybody listened
+    async with listening(engine) as it:
+        it.router.told = lambda replica, changes: told.extend(type(each).__name__ for each in changes)
+
+        async def tells(*expected: str) -> None:
+            await until(lambda: told[-1:] == list(expected[-1:]) and len(told) >= len(expected))
+            assert told == list(expected)
+            told.clear()
+
+        engine.publish(stored([1], IDS[:16]), keep=False)
+        missed = [] if engine.replay_port is None else ["Cleared", "Silent"]
+        await tells(*missed, "Stored")
+        engine.publish(removed([1]), CLEARED, stored([1], IDS[:16]), keep=False)
+        await tells("Removed", "Cleared", "Stored", "Complete")
+        engine.seq = 0
+        engine.publish(stored([1], IDS[:16]), keep=False)
+        await tells("Cleared", "Silent", "Stored", "Complete")
+        engine.publish(stored([2], IDS[16:32], 1), keep=False)
+        await tells("Stored")
+
+
 async def test_a_large_batch_is_told_in_parts_between_which_others_have_their_turn(
     keeping: Publisher,
 ) -> None:
@@ -247,7 +270,12 @@ async def test_a_large_batch_is_told_in_parts_between_which_others_have_their_tu
     async with listening(keeping) as it:
         told: list[int] = []
         take = it.router.told
-        it.router.told = lambda replica, changes: (told.append(len(changes[0].names)), take(replica, changes))
+
+        def listen(replica: str, changes: list[Change]) -> None:
+            told.extend(len(each.names) for each in changes if isinstance(each, Stored))
+            take(replica, changes)
+
+        it.router.told = listen
         keeping.publish(stored(range(1, 2501), ids))
         await it.holds(40_000 // 512 * 512 + 40_000 % 512 // 16 * 16, ids)
         assert told == [256] * 9 + [2500 - 9 * 256]
@@ -258,8 +286,8 @@ async def test_what_is_left_of_a_batch_when_its_replica_was_away_is_not_told(kee
     async with listening(keeping) as it:
         told: list[int] = []
 
-        def take(replica: str, changes: list[Stored]) -> None:
-            told.append(changes[0].names[0])
+        def take(replica: str, changes: list[Change]) -> None:
+            told.extend(each.names[0] for each in changes if isinstance(each, Stored))
             if len(told) == 3:
                 it.follower.begin_anew()
 

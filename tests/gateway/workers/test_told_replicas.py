@@ -9,7 +9,7 @@ import pytest
 
 from engine_adapters.base import ReuseReport
 from gateway.routing.chain import PromptChain
-from gateway.routing.kv_changes import Removed, Stored, seed_of
+from gateway.routing.kv_changes import Complete, Removed, Stored, seed_of
 from gateway.routing.prefix_router import PrefixRouter
 from gateway.routing.router import RouteAsk
 from gateway.routing.settings import RoutingSettings
@@ -58,9 +58,12 @@ def test_what_is_told_in_order_is_believed(it: Keeper) -> None:
 
 def test_what_was_lost_on_the_way_clears_the_replica(it: Keeper) -> None:
     one = object()
-    it.told(one, 1, FIRST)
+    chain = PromptChain(seed_of(None), IDS[::-1].tobytes())
+    it.told(one, 1, FIRST, Complete())
+    assert it.router.events.knows("fleet/a", chain)
     it.told(one, 3, SECOND)
     assert it.held == 0
+    assert not it.router.events.knows("fleet/a", chain)
 
 
 def test_another_listener_begins_anew(it: Keeper) -> None:
