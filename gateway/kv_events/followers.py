@@ -31,10 +31,15 @@ class Followers:
         options = self._options
         endpoint, replay = options.at(url, replica.partition("/")[2])
         source = KvEventSource(endpoint, options.topic, replay)
+
+        def tell(changes: Sequence[Change]) -> None:
+            if self._of.get(replica) is follower:  # one that has left is no other one of the same name
+                self._tell(replica, changes)
+
         follower = self._of[replica] = Follower(
             replica,
             source,
-            lambda changes: self._tell(replica, changes),
+            tell,
             flag=events_flag(options.kind, endpoint, replay, options.topic),
             publishers=publishers,
         )

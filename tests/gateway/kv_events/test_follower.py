@@ -11,8 +11,10 @@ import pytest
 
 from engine_adapters.remote.kv_event_stream import KvEventSource
 from gateway.kv_events.follower import Follower
+from gateway.kv_events.followers import Followers
+from gateway.kv_events.options import KvEventOptions
 from gateway.routing.chain import PromptChain
-from gateway.routing.kv_changes import Change, Stored, seed_of
+from gateway.routing.kv_changes import Change, Cleared, Silent, Stored, seed_of
 from gateway.routing.prefix_router import PrefixRouter
 from tests.exchanges import FOLDER
 from tests.gateway.kv_events.publishing import CLEARED, Publisher, publisher, removed, stored
@@ -261,6 +263,23 @@ async def test_whether_a_replica_tells_all_that_it_holds_is_known(engine: Publis
         await tells("Cleared", "Silent", "Stored", "Complete")
         engine.publish(stored([2], IDS[16:32], 1), keep=False)
         await tells("Stored")
+
+
+async def test_a_replica_that_has_left_says_nothing_of_another_one_of_its_name() -> None:
+    told: list[object] = []
+    followers = Followers(
+        KvEventOptions("tcp://{host}:1"), lambda replica, changes: told.append((replica, changes))
+    )
+    followers.came("e/a", "http://127.0.0.1:2")
+    first = followers.follower("e/a")
+    followers.went("e/a")
+    first._tell([Cleared()])
+    followers.came("e/a", "http://127.0.0.1:3")
+    first._tell([Cleared()])  # it may have been in the middle of a batch
+    assert told == []
+    followers.follower("e/a")._tell([Silent()])
+    assert told == [("e/a", [Silent()])]
+    await followers.aclose()
 
 
 async def test_a_large_batch_is_told_in_parts_between_which_others_have_their_turn(

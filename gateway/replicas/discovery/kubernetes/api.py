@@ -13,6 +13,7 @@ import orjson
 
 _ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _PAGE = 500  # slices a page
+_PAGES = 200  # of a list
 _WATCH_S = 240  # after which the server ends a watch, and it is begun again
 _CONNECT_S = 5.0
 _ANSWER_S = 30.0
@@ -124,7 +125,7 @@ class Session:
         """All slices there are, page by page."""
         slices: dict[str, Mapping[str, Any]] = {}
         more: dict[str, str] = {}
-        while True:
+        for _ in range(_PAGES):
             page = await self._page(more)
             items = page.get("items") or ()
             if not isinstance(items, list | tuple) or not all(isinstance(each, dict) for each in items):
@@ -135,6 +136,7 @@ class Session:
             if not metadata.get("continue"):
                 return Listed(slices, str(metadata.get("resourceVersion", "")))
             more = {"continue": str(metadata["continue"])}
+        raise KubernetesError(f"a list has more than {_PAGES} pages")
 
     async def _page(self, more: Mapping[str, str]) -> Mapping[str, Any]:
         query = {"labelSelector": self._selector, "limit": str(_PAGE), **more}

@@ -277,6 +277,15 @@ async def test_lists_have_pages(api: ApiServer, certificate, token: Path) -> Non
     assert (listed.version, api.lists) == (str(api.version), 3)
 
 
+async def test_a_list_without_an_end_is_not_read_for_ever(api: ApiServer, certificate, token: Path) -> None:
+    api.page = 0
+    asked = SliceApi(KubernetesAccess(api.url, token, certificate[0]), "llm", "engines")
+    with pytest.raises(KubernetesError, match="more than 200 pages"):
+        async with asked.session() as session:
+            await session.listed()
+    assert api.lists == 200
+
+
 def test_a_pod_knows_where_its_api_is() -> None:
     found = in_cluster({"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "6443"})
     assert found.server == "https://[fd00::1]:6443"
