@@ -5,7 +5,7 @@ import socket
 import struct
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -112,27 +112,40 @@ def whole(cached: int | None, text: str = "Hello") -> bytes:
 
 @contextmanager
 def fake_engine(script: Script | None = None) -> Iterator[FakeEngine]:
-    """Listens on a loopback port for the block; each connection has a thread."""
+    """Listens on a loopback port for the block; each connection has a thread.
+
+    Only the thread that reads a socket closes it. Who else did would give its number away, and what the next test opens
+    under that number would be read by this one's threads, and answered by its script.
+    """
     listener = socket.create_server(("127.0.0.1", 0))
     engine = FakeEngine(f"http://127.0.0.1:{listener.getsockname()[1]}", script)
-    open_connections: list[socket.socket] = []
+    connections: list[socket.socket] = []
 
     def accept() -> None:
-        while True:
-            try:
-                raw, _ = listener.accept()
-            except OSError:
-                return
-            open_connections.append(raw)
-            threading.Thread(target=_serve, args=(raw, engine), daemon=True).start()
+        with listener:
+            while True:
+                try:
+                    raw, _ = listener.accept()
+                except OSError:
+                    return
+                connections.append(raw)
+                threading.Thread(target=_serve, args=(raw, engine), daemon=True).start()
 
-    threading.Thread(target=accept, daemon=True).start()
+    accepting = threading.Thread(target=accept, daemon=True)
+    accepting.start()
     try:
         yield engine
     finally:
-        listener.close()
-        for raw in open_connections:
-            raw.close()
+        _end(listener)
+        accepting.join(PATIENCE_S)
+        for raw in connections:
+            _end(raw)
+
+
+def _end(raw: socket.socket) -> None:
+    """Whoever waits for something from it goes on."""
+    with suppress(OSError):  # the other side, or a script, ended it before
+        raw.shutdown(socket.SHUT_RDWR)
 
 
 def _list_models(engine: FakeEngine) -> Script:
@@ -181,7 +194,10 @@ def _read(raw: socket.socket) -> Asked | None:
         first, *lines = head.decode().split("\r\n")
         headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
         while len(body) < int(headers.get("content-length", "0")):
-            body += raw.recv(65536)
+            piece = raw.recv(65536)
+            if not piece:
+                return None
+            body += piece
     except OSError:
         return None
     return Asked(first.split(" ")[1], headers, body)
