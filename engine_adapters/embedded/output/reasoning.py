@@ -104,11 +104,12 @@ class ReasoningParser:
     def finish(self) -> list[Thought | Answer]:
         """The text ends here, whole or cut off; returns what was held back."""
         text, self._text = self._text, ""
-        behind, self._state = self._state == self._behind, None
+        state, self._state = self._state, None
         if self._inside:
-            text = text.strip("\n")
+            # What was held back behind earlier thinking begins with breaks that are within it.
+            text = text.rstrip("\n") if state == self._within else text.strip("\n")
             return [Thought(text)] if text else []
-        return [Answer(text)] if text and not behind else []
+        return [Answer(text)] if text and state != self._behind else []
 
     def _before(self) -> list[Thought | Answer]:
         beginning = self._text.lstrip()

@@ -34,6 +34,8 @@ GOLDEN = [
     ("<think>a</think>b<think>c</think>", False, "a", "b<think>c</think>"),
     ("<think>cut off </thin", False, "cut off </thin", ""),
     ("cut off\n", True, "cut off", ""),
+    ("a <\n<", True, "a <\n<", ""),
+    ("a\n\n</thi", True, "a\n\n</thi", ""),
     ("<thi", False, "", "<thi"),
     ("<thi", True, "<thi", ""),
     (" \n", False, "", " \n"),
