@@ -26,7 +26,7 @@ def kv_event_families(pools: Sequence[EnginePool]) -> Iterator[Metric]:
     )
     silent = GaugeMetricFamily(
         "kvgate_kv_events_silent",
-        "1: it is to publish, and by its answers and its own word it does not; the log has what to add.",
+        "1: it is to publish, and by its answers and its own word it does not, or for one of several caches alone.",
         labels=(ENGINE, REPLICA),
     )
     lag = GaugeMetricFamily(

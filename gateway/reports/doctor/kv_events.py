@@ -83,6 +83,7 @@ async def listening(
         for each in publishers
         if (place := _from_here(each, url, anywhere=asked is not None)) is not None
     ]
+    heard = list(dict.fromkeys(heard))  # ranks may be said to share one
     here = importlib.util.find_spec("zmq") is not None
     if asked is not None and not here:
         raise DoctorError(f"--kv-events: {_NEEDS}")

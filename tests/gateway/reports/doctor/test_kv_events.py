@@ -55,9 +55,10 @@ def blocks(count: int) -> Any:
     return stored(range(count), range(count * 4))
 
 
-async def test_what_comes_is_counted_where_the_engine_says_it_publishes():
+@pytest.mark.parametrize("times", [1, 3])
+async def test_what_comes_is_counted_once_where_the_engine_says_it_publishes(times: int):
     with publisher(replay=False) as events:
-        found = able(EventPublisher(f"tcp://*:{events.port}", "kv"))
+        found = able(*[EventPublisher(f"tcp://*:{events.port}", "kv")] * times)
 
         def meanwhile() -> None:
             events.wait_for_a_listener()
