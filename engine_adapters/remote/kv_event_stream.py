@@ -10,6 +10,7 @@ import zmq
 import zmq.asyncio
 from zmq.utils.monitor import parse_monitor_message
 
+from engine_adapters.remote.kv_event_context import CONTEXT
 from engine_adapters.remote.kv_events import KvEventBatch, MalformedEventsError, Missed, decode_batch
 
 _END_OF_REPLAY = -1
@@ -37,7 +38,7 @@ class KvEventStream:
 
     def __init__(self, source: KvEventSource) -> None:
         self._source = source
-        self._context = zmq.asyncio.Context()
+        self._context = CONTEXT.taken()
         self._socket = self._context.socket(zmq.SUB)
         self._next: int | None = None  # the number that should come; None: nothing has come yet
         self._at = -math.inf  # when the last batch was made, by the engine's clock
@@ -80,7 +81,9 @@ class KvEventStream:
             self._watching.cancel()
             await asyncio.wait([self._watching])
         self._socket.disable_monitor()
-        self._context.destroy(linger=0)
+        self._monitor.close(linger=0)
+        self._socket.close(linger=0)
+        CONTEXT.given_back()
 
     def begin_anew(self) -> None:
         """Nothing that came counts any more: what can be fetched again is, from the first batch on."""
