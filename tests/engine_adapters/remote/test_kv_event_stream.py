@@ -1,6 +1,7 @@
 """No batch is missed in silence, whatever is lost on the way, begins anew, or does not end."""
 
 import asyncio
+import itertools
 import os
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
@@ -12,7 +13,7 @@ import zmq
 import zmq.asyncio
 
 from engine_adapters.remote.kv_event_stream import KvEventSource, KvEventStream
-from engine_adapters.remote.kv_events import AllCleared, KvEventBatch, Missed
+from engine_adapters.remote.kv_events import AllCleared, KvEventBatch, Missed, decode_batch
 from tests.waiting import PATIENCE_S, until
 
 encode = msgspec.msgpack.encode
@@ -233,3 +234,89 @@ async def test_streams_share_threads_and_files_and_leave_none():
                 await stack.enter_async_context(KvEventStream(KvEventSource(f"ipc://@nobody-{number}")))
             assert taken()[0] - threads < 40
         await until(lambda: taken()[0] <= threads and taken()[1] <= files)
+
+
+class Endless(Publisher):
+    """Gives out one batch again and again, or one every now and then, and never says that this is all."""
+
+    pause_s = 0.0
+
+    async def _answer(self) -> None:
+        client, _, start = await self.replay.recv_multipart()
+        for number in itertools.count():
+            seq = int.from_bytes(start, "big") + (number if self.pause_s else 0)
+            payload = cleared(seq) if self.pause_s else b""
+            await self.replay.send_multipart([client, b"", b"kv", seq.to_bytes(8, "big"), payload])
+            await asyncio.sleep(self.pause_s)
+
+
+@pytest.mark.parametrize("pause_s", [0.0, 0.02])
+async def test_a_replay_without_an_end_is_cut_off_and_what_is_new_is_heard(tmp_path: Path, pause_s: float):
+    made = Endless(tmp_path)
+    made.pause_s = pause_s
+    # The first one is cut off by how many there are at most, the second one by time.
+    whole_s = 0.5 if pause_s else PATIENCE_S
+    source = KvEventSource(
+        made.endpoint, "kv", made.replay_endpoint, whole_replay_s=whole_s, most_replayed=500, replay_s=1.0
+    )
+    try:
+        async with KvEventStream(source) as stream, asyncio.timeout(PATIENCE_S):
+            seen, items = [], aiter(stream)
+            first = asyncio.ensure_future(anext(items))
+            await made.subscribed()
+            await made.send(5000)
+            seen.append(await first)
+            while getattr(seen[-1], "seq", 0) != 5000:
+                seen.append(await anext(items))
+            assert any(isinstance(each, Missed) for each in seen)
+    finally:
+        made.close()
+
+
+@pytest.mark.parametrize("kept", [True, False])
+async def test_an_engine_that_starts_anew_with_a_clock_that_is_behind_voids_what_was_known(
+    publisher: Publisher, kept: bool
+):
+    source = KvEventSource(publisher.endpoint, "kv", publisher.replay_endpoint if kept else None)
+    async with KvEventStream(source) as stream, asyncio.timeout(PATIENCE_S):
+        items = aiter(stream)
+        first = asyncio.ensure_future(anext(items))
+        await publisher.subscribed()
+        for seq in range(3):
+            await publisher.send(seq)
+        got = [await first] + [await anext(items) for _ in range(2)]
+        publisher.kept = {}
+        for seq in range(2):
+            await publisher.send(seq, cleared(seq, 1.0 + seq))
+        got += [await anext(items) for _ in range(3)]
+    assert [getattr(each, "seq", each) for each in got] == [0, 1, 2, Missed(None), 0, 1]
+
+
+async def test_what_is_on_its_way_when_everything_begins_anew_does_not_count(publisher: Publisher):
+    publisher.kept = {seq: cleared(seq) for seq in range(5)}
+    source = KvEventSource(publisher.endpoint, "kv", publisher.replay_endpoint)
+    async with KvEventStream(source) as stream, asyncio.timeout(PATIENCE_S):
+        items = aiter(stream)
+        got = [(await anext(items)).seq for _ in range(2)]
+        stream.begin_anew()
+        await publisher.subscribed()
+        await publisher.send(5)
+        got += [(await anext(items)).seq for _ in range(6)]
+    assert got == [0, 1, 0, 1, 2, 3, 4, 5]
+
+
+async def test_a_large_batch_is_read_as_a_small_one(publisher: Publisher):
+    tokens = list(range(40_000))
+    stored = {
+        "type": "BlockStored", "block_hashes": list(range(2_500)), "parent_block_hash": None, "token_ids": tokens,
+        "block_size": 16, "lora_id": None, "medium": "GPU",
+    }  # fmt: skip
+    async with KvEventStream(KvEventSource(publisher.endpoint, "kv")) as stream, asyncio.timeout(PATIENCE_S):
+        items = aiter(stream)
+        first = asyncio.ensure_future(anext(items))
+        await publisher.subscribed()
+        large, broken = encode([1.0, [stored], 0]), encode([None, [stored], 0])
+        for seq, payload in enumerate((large, broken, large)):
+            await publisher.send(seq, payload)
+        got = [await first] + [await anext(items) for _ in range(2)]
+    assert got == [decode_batch(0, large), Missed(1), decode_batch(2, large)]
