@@ -83,9 +83,11 @@ def test_a_shared_cache_of_llama_cpp_is_found_to_leak(llama_cpp: LlamaCppServer,
 
 @pytest.mark.parametrize("says", ["nothing", "zero"])
 def test_a_shared_cache_that_denies_it_is_found_to_leak_by_times(says: Any, tmp_path: Path) -> None:
-    code, found = examined_behind_a_gateway(
-        LyingEngine(says=says, word_seconds=3e-4, salts="ignored"), tmp_path
-    )
+    for _ in range(6):
+        engine = LyingEngine(says=says, word_seconds=3e-4, salts="ignored")
+        code, found = examined_behind_a_gateway(engine, tmp_path)
+        if code != 3:  # where the machine is busy enough, times cannot tell, and it says so
+            break
     assert (code, found["verdict"], found["by"]) == (1, "leaks", ["times"]), found
     (finding,) = found["findings"]
     assert finding["other_reused"] == {"nothing": None, "zero": 0}[says]
