@@ -106,9 +106,7 @@ class KvEventStream:
             yield each
         while True:
             frames = await self._socket.recv_multipart()
-            await asyncio.sleep(
-                0
-            )  # what waits already comes without a pause, and a flood is not all there is to do
+            await asyncio.sleep(0)  # what waits already comes without a pause: a flood is not all there is
             if len(frames) != 3 or len(frames[1]) != 8:
                 self.malformed += 1
                 continue
