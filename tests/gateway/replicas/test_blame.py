@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 from collections.abc import Callable
 
 import httpx
@@ -17,7 +18,7 @@ from tests.gateway.replicas.test_retries import well
 from tests.gateway.tenants.people import ALICE, BOB, CARL, three
 from tests.waiting import PATIENCE_S, wait_until
 
-BREAKER = BreakerOptions(failures=3, error_rate=0.5, requests=10)
+BREAKER = BreakerOptions(failures=3, error_rate=0.5, requests=10, open_s=600, longest_open_s=600)
 POLICY = PoolPolicy(BREAKER, slow_start_s=0)
 BAD = {**BODY, "tools": 5}
 
@@ -103,6 +104,13 @@ def test_a_bad_probe_of_the_tenant_whose_bodies_opened_it_does_not_keep_it_open(
 
 
 def test_a_tenants_timeouts_are_its_own_while_the_replica_answers_others() -> None:
+    # Where the machine stands still, the replica answers nobody in time.
+    found = next(found for found in (_timed_out(2.0) for _ in range(20)) if found is not None)
+    assert found == {"closed"}
+
+
+def _timed_out(first_byte_s: float) -> set[str] | None:
+    """States after six of Alice's requests timed out; None: Bob was not answered before the first one did."""
     end = threading.Event()
 
     def hangs(connection: Connection, asked: Asked) -> None:
@@ -111,19 +119,26 @@ def test_a_tenants_timeouts_are_its_own_while_the_replica_answers_others() -> No
         else:
             well(connection, asked)
 
-    with fleet_of([hangs], POLICY, first_byte_s=2, tenants=three()) as fleet:
+    with fleet_of([hangs], POLICY, first_byte_s=first_byte_s, tenants=three()) as fleet:
+        began = time.monotonic()
+
+        def late() -> bool:
+            return time.monotonic() - began >= first_byte_s
+
         threads = [
             threading.Thread(target=ask, args=(fleet, ALICE, {**BAD, "user": str(number)}))
             for number in range(6)
         ]
         for thread in threads:
             thread.start()
-        wait_until(lambda: sum(member.running for member in fleet.pool.members) == 6, "they run")
-        assert ask(fleet, BOB, BODY) == 200
+        wait_until(lambda: sum(member.running for member in fleet.pool.members) == 6 or late(), "they run")
+        status = ask(fleet, BOB, BODY)
+        in_time = not late()
         for thread in threads:
             thread.join()
         end.set()
-        assert states(fleet) == {"closed"}
+        assert status == 200 or not in_time
+        return states(fleet) if in_time else None
 
 
 def test_the_newest_two_tenants_say_whether_others_were_answered() -> None:
