@@ -33,6 +33,9 @@ OF_OTHERS = tuple(
     for what in ("requests", "body", "reuse", "recomputed", "canon", "engine", "ledger", "config", "draining")
 )
 REDIS_ONLY = {name for name in (*COUNTERS, *GAUGES) if "shared_state" in name or name == "kvgate_gateways"}
+STAYS_OPEN = BreakerOptions(
+    failures=1, open_s=600, longest_open_s=600
+)  # from the scrape to what is sent last
 
 
 @dataclass(slots=True)
@@ -62,7 +65,7 @@ def watched(*scripts: object, **settings: object) -> Iterator[Watched]:
             Remote(OpenAICompatibleEngine("fake", engine.url, (MODEL,)), replica=f"fake/{name}")
             for name, engine in zip("ab", engines, strict=False)
         ]
-        pool = EnginePool("fake", remotes, PrefixRouter(), PoolPolicy(BreakerOptions(failures=1)))
+        pool = EnginePool("fake", remotes, PrefixRouter(), PoolPolicy(STAYS_OPEN))
         options = GatewaySettings(otel=OtelOptions(True, True, kept.url), **settings)
         gateway = stack.enter_context(relaying([], options, pools=[pool]))
         yield Watched(gateway, kept)
