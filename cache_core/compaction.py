@@ -8,10 +8,12 @@ from itertools import pairwise
 import numpy as np
 
 from cache_core.block_pool import BlockPool, Blocks
-from cache_core.compaction_passes import LOOKED_AT, TOLERATED, WORTH, Passes, lower_at, whole_at
+from cache_core.compaction_passes import LOOKED_AT, Pass, Passes, lower_at, whole_at
 from cache_core.metrics import CacheObserver
 from cache_core.node import Node
 from cache_core.prefix_index import PrefixIndex
+
+_WORTH = 64  # blocks that may be moved to put two parts of a prefix together
 
 
 @dataclass(slots=True)
@@ -47,7 +49,7 @@ class Compactor:
         self._copy = copy
         self._observer = observer
         self._move: _Move | None = None
-        self._passes = Passes()
+        self._passes = Passes(pool)
         self._unseen: list[Node] = []  # nodes it has not collected yet
         self._seen: list[tuple[int, int, Node]] = []  # a heap: order, a number against ties, node
 
@@ -113,16 +115,19 @@ class Compactor:
                 self._unseen.extend(node.children.values())
             if _movable(node):
                 first = int(node.block_ids()[0])
-                heappush(self._seen, (first if self._passes.sliding else -first, len(self._seen), node))
+                heappush(
+                    self._seen, (first if self._passes.kind is Pass.SLIDE else -first, len(self._seen), node)
+                )
 
     def _worth_moving(self, node: Node) -> _Move | None:
-        blocks, sliding = node.block_ids(), self._passes.sliding
+        blocks, kind = node.block_ids(), self._passes.kind
         cuts = (np.flatnonzero(np.diff(blocks) != 1) + 1).tolist()
-        together = self._together(node, len(cuts)) if cuts and not sliding else None
-        if together is not None or self._pool.fragmentation() <= TOLERATED:
-            return together
+        if kind is Pass.GATHER:
+            return self._together(node, len(cuts)) if cuts else None
+        if not self._passes.fragmented:
+            return None
         for place, stop in pairwise((0, *cuts, len(blocks))):
-            target = lower_at(self._pool, int(blocks[place]), stop - place, sliding)
+            target = lower_at(self._pool, int(blocks[place]), stop - place, kind)
             if target is not None:
                 return _Move(node, place, stop, target, node.blocks)
         return None
@@ -130,7 +135,7 @@ class Compactor:
     def _together(self, node: Node, cuts: int) -> _Move | None:
         """The whole of an edge that lies in parts into one free run, behind its parent if there is room."""
         count = node.num_blocks
-        if count > WORTH * cuts:
+        if count > _WORTH * cuts:
             return None
         behind = None
         if node.parent is not None and node.parent.num_blocks:

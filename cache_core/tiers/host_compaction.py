@@ -8,10 +8,13 @@ from threading import Lock
 import numpy as np
 
 from cache_core.block_pool import BlockPool, Blocks
-from cache_core.compaction_passes import LOOKED_AT, TOLERATED, WORTH, Passes, lower_at, whole_at
+from cache_core.compaction_passes import LOOKED_AT, Pass, Passes, lower_at, whole_at
 from cache_core.tiers.host_arena import Arena
 from cache_core.tiers.host_table import HostTable
 
+_WORTH = (
+    8  # rows that may be moved to put two parts of a prefix together: longer parts are copied as fast as one
+)
 _UNKNOWN = -1
 
 
@@ -56,7 +59,7 @@ class HostCompactor:
         self._lock = lock
         self._moved = moved
         self._one_step = Lock()  # at a time
-        self._passes = Passes()
+        self._passes = Passes(pool)
         self._held_up = False  # somebody else holds a row that would have been moved
         self._move: _Move | None = None
         self._copy: _Copy | None = None
@@ -188,7 +191,7 @@ class HostCompactor:
                     self._next_row, self._pieces = 0, array("i")
                 return None
             self._left -= 1
-            place = len(self._pieces) // 2 - 1 - self._left if self._passes.sliding else self._left
+            place = len(self._pieces) // 2 - 1 - self._left if self._passes.kind is Pass.SLIDE else self._left
             first, end = self._pieces[2 * place : 2 * place + 2]
             if (move := self._worth_moving(first, end)) is not None:
                 return move
@@ -213,14 +216,14 @@ class HostCompactor:
     def _worth_moving(self, first: int, end: int) -> _Move | None:
         if self._table.key_in(first) is None or self._follows(first):
             return None  # it is gone, or was put behind another
-        if not self._passes.sliding:
+        kind = self._passes.kind
+        if kind is Pass.GATHER:
             rows, cuts, behind = self._line(first)
-            target = whole_at(self._pool, len(rows), behind) if cuts and len(rows) <= WORTH * cuts else None
-            if target is not None:
-                return _Move(rows, target)
-        if self._pool.fragmentation() <= TOLERATED or self._follows(end) or not self._movable(first, end):
+            target = whole_at(self._pool, len(rows), behind) if cuts and len(rows) <= _WORTH * cuts else None
+            return None if target is None else _Move(rows, target)
+        if not self._passes.fragmented or self._follows(end) or not self._movable(first, end):
             return None
-        target = lower_at(self._pool, first, end - first, self._passes.sliding)
+        target = lower_at(self._pool, first, end - first, kind)
         return None if target is None else _Move(range(first, end), target)
 
     def _line(self, first: int) -> tuple[list[int], int, int | None]:

@@ -113,7 +113,9 @@ def test_a_ready_block_does_not_become_ready_again() -> None:
 def test_fragmentation_is_the_share_of_free_blocks_outside_the_longest_run(
     free: tuple[int, ...], expected: float
 ) -> None:
-    assert pool_with_free(8, *free).fragmentation() == expected
+    pool = pool_with_free(8, *free)
+    assert pool.fragmentation() == expected
+    assert pool.longest_free_run == round(len(free) * (1 - expected))
 
 
 def test_a_pool_without_blocks_or_tokens_is_refused() -> None:
