@@ -157,6 +157,57 @@ def test_a_flipped_bit_is_still_found_after_its_row_was_moved(when: str) -> None
     assert it.tier.stats().drops == {DropReason.CHECKSUM: 1}
 
 
+def test_what_came_into_the_rows_of_a_half_moved_chain_is_not_moved_on() -> None:
+    it = Host(40)
+    chain = headers_of(0, 24)
+    put(it.tier, headers_of(1000, 6), SIZE)
+    put(it.tier, chain, SIZE)
+    it.tier.delete(keys_of(headers_of(1000, 6)))
+    put(it.tier, headers_of(2000, 9), SIZE)
+    while it.tier.stats().compacted < 4:
+        it.tier.compact(4)
+    assert it.cuts() == 1, "it is half moved"
+    rows = it.rows(chain[4:])
+    it.tier.delete(keys_of(chain[4:]))
+    other = headers_of(3000, 20)
+    put(it.tier, other[::-1], SIZE)
+    assert set(it.rows(other)) & set(rows[:4]), "otherwise this shows nothing"
+    it.tier.compact(4)
+    assert it.tier.stats().compacted == 4
+    it.compact()
+    assert served(it.tier, [*chain[:4], *other], SIZE) == 24
+
+
+class Watching:
+    """A tier's memory, that is used by others for every row that is copied."""
+
+    def __init__(self, it: Host, headers: list[BlockHeader]) -> None:
+        self.it, self.headers = it, headers
+        self.copies = 0
+
+    def __getitem__(self, row: int) -> object:
+        return self.it.tier.rows[row]
+
+    def __setitem__(self, row: int, value: object) -> None:
+        assert not self.it.tier._lock.locked(), "who comes now would wait for the copy"
+        compactor = self.it.tier._compactor
+        assert compactor is not None
+        assert compactor._one_step.locked(), "a second step would not know of this one"
+        assert served(self.it.tier, self.headers, SIZE) == len(self.headers)
+        self.it.tier.check_integrity()
+        self.it.tier.rows[row] = value
+        self.copies += 1
+
+
+def test_no_lock_is_held_while_bytes_are_copied_and_others_use_the_tier() -> None:
+    it, chains = holed()
+    compactor = it.tier._compactor
+    assert compactor is not None
+    watching = compactor._rows = Watching(it, chains[0])  # type: ignore[assignment]
+    it.compact()
+    assert watching.copies == it.tier.stats().compacted == 16  # type: ignore[attr-defined]
+
+
 class Refusing:
     """Memory that takes nothing."""
 
