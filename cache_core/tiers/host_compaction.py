@@ -15,6 +15,7 @@ from cache_core.tiers.host_table import HostTable
 _WORTH = (
     8  # rows that may be moved to put two parts of a prefix together: longer parts are copied as fast as one
 )
+_HOLES_COST = 8  # rows that could be looked at while holes are compared for one piece
 _UNKNOWN = -1
 
 
@@ -223,6 +224,7 @@ class HostCompactor:
             return None if target is None else _Move(rows, target)
         if not self._passes.fragmented or self._follows(end) or not self._movable(first, end):
             return None
+        self._looked += _HOLES_COST
         target = lower_at(self._pool, first, end - first, kind)
         return None if target is None else _Move(range(first, end), target)
 
