@@ -96,6 +96,8 @@ class GatewayServer(uvicorn.Server):
         await super().shutdown(sockets)
         self._over.set()
         await closing
+        if self.force_exit:  # then it was left out above, and its task would end with an error in the log
+            await self.lifespan.shutdown()
 
     async def open(self, listener: socket.socket) -> None:
         """Take connections from `listener` as well, from now on."""

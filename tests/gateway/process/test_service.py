@@ -166,6 +166,7 @@ def test_after_a_signal_it_is_not_ready_and_still_serves_for_the_delay(start: St
     assert status == 0
     assert "draining" in errors
     assert "second signal" in errors
+    assert "Traceback" not in errors
 
 
 def test_a_second_signal_ends_what_runs_with_an_error_event(start: Start) -> None:
