@@ -156,7 +156,11 @@ class HybridTiers(RuleBasedStateMachine):
     @invariant()
     def whole(self) -> None:
         if hasattr(self, "world"):
+            tiers = self.world.it.tiers
+            assert tiers.states is not None
             self.world.it.cache.check_integrity()
+            tiers.host.check_integrity()
+            tiers.states.rows.check_integrity()
 
 
 class HybridTiersWrittenBack(HybridTiers):
