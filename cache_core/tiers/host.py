@@ -58,6 +58,7 @@ class HostTier(Tier):
         observer: CacheObserver | None = None,
         clock: Callable[[], float] = time.monotonic,  # seconds, for the age of what is evicted
         scope_share: float = 1.0,  # of the rows, that one scope may hold before it makes room for others
+        apart: bool = False,  # each row is read alone: how they lie means nothing, and is not told
     ) -> None:
         if capacity < 0 or block_bytes < 1 or block_size < 1:
             raise ValueError(
@@ -68,6 +69,7 @@ class HostTier(Tier):
         self._lock = Lock()
         self._observer = observer or NullObserver()
         self._counters = TierCounters("host", self._observer)
+        self._apart = apart
         self._on_evict = on_evict
         self._purges = PurgeNumbers()
         self._filling = Fillings()
@@ -301,7 +303,8 @@ class HostTier(Tier):
     def stats(self) -> TierStats:
         with self._lock:
             blocks, fragmentation = len(self._table), self._pool.fragmentation() if self._pool else 0.0
-        self._observer.fragmentation("host", fragmentation)
+        if not self._apart:
+            self._observer.fragmentation("host", fragmentation)
         capacity = self.num_blocks * self.block_bytes
         return self._counters.snapshot(blocks, blocks * self.block_bytes, capacity)
 

@@ -62,6 +62,7 @@ class HostTable:
         if row is not None:
             self._keys[row] = None
             self._holders.remove(row)
+            self._tokens[row] = 0  # what is forgotten, or purged, is no longer in memory
         return row
 
     def key_in(self, row: int) -> bytes | None:
@@ -91,6 +92,7 @@ class HostTable:
             self._identities[target] = self._identities[source]
         for known in (self.sums, self._parents, self._tokens, self._used):
             known[targets] = known[sources]
+        self._tokens[sources] = 0
         self._holders.move(sources, targets)
 
     def _go_up(self, key: bytes, rows: list[int]) -> None:

@@ -94,6 +94,7 @@ def _open_host(
     row_bytes: int,
     config: EmbeddedConfig,
     observer: CacheObserver | None,
+    apart: bool = False,
 ) -> HostTier:
     return HostTier(
         nbytes,
@@ -102,13 +103,14 @@ def _open_host(
         pin_memory=pin_memory,
         observer=observer,
         scope_share=config.scope_share,
+        apart=apart,
     )
 
 
 def _open_rows(
     states: SnapshotsOnDevice, nbytes: int, config: EmbeddedConfig, observer: CacheObserver | None
 ) -> StateOptions:
-    rows = _open_host(nbytes, states.rows.row_bytes, config, observer)
+    rows = _open_host(nbytes, states.rows.row_bytes, config, observer, apart=True)
     if rows.refusal is not None:
         log.warning(
             "states of this hybrid model stay on the device, and so its KV is of no use below it: "

@@ -303,3 +303,27 @@ def test_what_hung_over_a_purge_is_not_there_when_it_comes() -> None:
     tier.publish(hung, np.ones(3, dtype=np.bool_))
     assert not tier.contains(keys_of(headers)).any()
     tier.check_integrity()
+
+
+def test_token_ids_of_what_is_gone_are_not_kept() -> None:
+    tier, gone, kept = host_of(8), headers_of(1, 3), headers_of(300, 2)
+    put(tier, gone, SIZE)
+    put(tier, kept, SIZE)
+    tier.delete(keys_of(gone))
+    while tier.compact():
+        pass
+    held = tier._table._tokens
+    assert sorted(row.tobytes() for row in held if row.any()) == sorted(header.tokens for header in kept)
+    tier.purge(kept[0].identity)
+    assert not held.any()
+
+
+def test_rows_that_are_read_alone_tell_nothing_of_how_they_lie() -> None:
+    observer = RecordingObserver()
+    whole, apart = host_of(8, observer=observer), host_of(8, observer=observer, apart=True)
+    for tier in (whole, apart):
+        put(tier, headers_of(1, 6), SIZE)
+    whole.stats()
+    apart.delete(keys_of(headers_of(1, 6))[:3:2])
+    apart.stats()
+    assert observer.record().fragmentation == {"host": 0.0}
