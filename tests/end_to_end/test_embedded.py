@@ -64,6 +64,7 @@ def ask(server: Running, **options: object) -> socket.socket:
 
 def leave(client: socket.socket, adapter: EmbeddedAdapter, steps: Steps) -> None:
     """While a step is held; it goes on once the engine was told, and then nothing of the request is left."""
+    client.shutdown(socket.SHUT_RDWR)  # sends its end, whoever else in this process has the descriptor
     client.close()
     wait_until(lambda: not adapter.engine._commands.empty(), "the cancellation has come")
     steps.gate.set()
