@@ -118,7 +118,7 @@ class Follower:
             self._batches,
             self._lag_s,
             self._silent,
-            None if self._silent is None or (self._publishers() or 0) > 1 else self._flag,
+            None if self._silent is None or self._several() else self._flag,
         )
 
     async def _follow(self) -> None:
@@ -204,7 +204,7 @@ class Follower:
 
     async def _take(self, item: KvEventBatch | Missed) -> None:
         self.silence.heard()
-        several = (self._publishers() or 0) > 1
+        several = self._several()
         if not several:
             self._silent = None
         if isinstance(item, Missed):
@@ -218,14 +218,20 @@ class Follower:
         self.events.update(unused=unused, unknown=item.unknown)
         self._batches += 1
         self._lag_s = self._clock() - item.at
-        for part in () if several else in_parts(changes, _AT_ONCE):
+        if several:
+            return
+        for part in in_parts(changes, _AT_ONCE):
             if anew != self._anew:
                 return
             self._begin_to_flow()
             self._tell(part)
             await asyncio.sleep(0)  # requests do not wait for a large batch
-        if not several and anew == self._anew and _tells_all(item):
+        if anew == self._anew and _tells_all(item):
             self._tell([Complete()])
+
+    def _several(self) -> bool:
+        """Whether one cache of several is heard, as far as is known by now."""
+        return (self._publishers() or 0) > 1
 
     async def _changes(self, events: Sequence[KvEvent]) -> tuple[Sequence[Change], int]:
         if sum(len(each.token_ids) for each in events if isinstance(each, BlocksStored)) > _MANY:

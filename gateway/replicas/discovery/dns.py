@@ -14,6 +14,7 @@ from gateway.replicas.address import ReplicaAddress
 
 log = logging.getLogger("kvgate.gateway")
 
+Address: TypeAlias = IPv4Address | IPv6Address
 Family: TypeAlias = Literal["any", "ipv4", "ipv6"]
 # Addresses of a name, as texts; raises socket.gaierror.
 Resolve: TypeAlias = Callable[[str, socket.AddressFamily], Awaitable[Sequence[str]]]
@@ -80,7 +81,7 @@ class DnsDiscovery:
         self._name = name
         self._resolve = resolve
         self._sleep = sleep
-        self._lacked: dict[str, int] = {}  # of each address, answers in a row without it
+        self._lacked: dict[Address, int] = {}  # of each address, answers in a row without it
         self._unknown = True  # it has not been said yet what there is
         self.failing = False
 
@@ -89,7 +90,7 @@ class DnsDiscovery:
         known: Sequence[ReplicaAddress] | None = None
         while True:
             await self._look()
-            found = addresses(self._lacked, self._name)
+            found = _replicas(self._lacked, self._name)
             if found != known and not self._unknown:
                 known = found
                 yield found
@@ -105,7 +106,7 @@ class DnsDiscovery:
                 return
             found = ()
         self._unknown = False
-        now = _plain(found)
+        now = _parsed(found)
         if not now:
             self._fail("it has no address")
         elif self.failing:
@@ -136,24 +137,22 @@ class DnsDiscovery:
         self.failing = True
 
 
-def _plain(found: Iterable[str]) -> list[str]:
-    """Addresses without their zones, each once; what is none is left out."""
-    plain = dict.fromkeys(each.partition("%")[0] for each in found)
-    return [each for each in plain if _is_address(each)]
-
-
-def _is_address(text: str) -> bool:
-    try:
-        ip_address(text)
-    except ValueError:
-        return False
-    return True
+def _parsed(found: Iterable[str]) -> set[Address]:
+    """Addresses without their zones; what is none is left out."""
+    parsed = set()
+    for each in found:
+        with suppress(ValueError):
+            parsed.add(ip_address(each.partition("%")[0]))
+    return parsed
 
 
 def addresses(found: Iterable[str], name: DnsName) -> list[ReplicaAddress]:
     """Replicas at these addresses, in an order of their own."""
-    parsed = {ip_address(each) for each in _plain(found)}
-    v4: list[IPv4Address] = sorted(each for each in parsed if isinstance(each, IPv4Address))
-    v6: list[IPv6Address] = sorted(each for each in parsed if isinstance(each, IPv6Address))
+    return _replicas(_parsed(found), name)
+
+
+def _replicas(found: Iterable[Address], name: DnsName) -> list[ReplicaAddress]:
+    v4: list[IPv4Address] = sorted(each for each in found if isinstance(each, IPv4Address))
+    v6: list[IPv6Address] = sorted(each for each in found if isinstance(each, IPv6Address))
     hosts = [str(each) for each in v4] or [f"[{each}]" for each in v6]
     return [ReplicaAddress(f"{host}:{name.port}", f"{name.scheme}://{host}:{name.port}") for host in hosts]
