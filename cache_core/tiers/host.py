@@ -303,8 +303,7 @@ class HostTier(Tier):
     def stats(self) -> TierStats:
         with self._lock:
             blocks, fragmentation = len(self._table), self._pool.fragmentation() if self._pool else 0.0
-        if not self._apart:
-            self._observer.fragmentation("host", fragmentation)
+        self._tell_fragmentation(fragmentation)
         capacity = self.num_blocks * self.block_bytes
         return self._counters.snapshot(blocks, blocks * self.block_bytes, capacity)
 
@@ -375,7 +374,11 @@ class HostTier(Tier):
     def _moved(self, blocks: int, fragmentation: float) -> None:
         self._counters.add(compacted=blocks)
         self._observer.compacted("host", blocks)
-        self._observer.fragmentation("host", fragmentation)
+        self._tell_fragmentation(fragmentation)
+
+    def _tell_fragmentation(self, share: float) -> None:
+        if not self._apart:
+            self._observer.fragmentation("host", share)
 
     def _tell_evicted(self, evicted: list[Evicted]) -> None:
         if not evicted:
